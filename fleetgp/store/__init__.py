@@ -1,0 +1,1 @@
+"""History: what was read, what was predicted, what happened."""

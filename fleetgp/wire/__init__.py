@@ -1,0 +1,1 @@
+"""Bytes to frozen structs and back, and the topics they travel on."""

@@ -1,0 +1,223 @@
+"""Every message, as a frozen, tagged, versioned struct.
+
+New fields get defaults; a field never changes its meaning under an old name. Times are UTC milliseconds since 1970
+(``at_ms``), spans are seconds (``..._s``). What people and other programs read travels as JSON, summaries and the fleet's
+model as MessagePack with matrices as raw little-endian bytes.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import msgspec
+
+from fleetgp.schema import Schema
+
+VERSION = 1
+
+
+class Tensor(msgspec.Struct, frozen=True, kw_only=True):
+    """Doubles of the given shape, C order, little-endian. ``convert`` is the only place that looks inside."""
+
+    shape: tuple[int, ...]
+    data: bytes
+    dtype: Literal["<f8"] = "<f8"
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+    """What all messages share: the version of its form, and when it was made (UTC epoch ms)."""
+
+    FORM: ClassVar[Literal["json", "msgpack"]] = "json"
+
+    version: int = VERSION
+    at_ms: int
+
+
+class Status(Message, frozen=True, kw_only=True, tag="status"):
+    """Presence of a program, retained. The will of its connection says ``is_online = false``.
+
+    instance: new at every start, tells two programs under one name apart. started_ms: when that instance started.
+    state: starting, learning (own basis), federated (on the fleet's basis), stopped.
+    """
+
+    name: str
+    role: Literal["agent", "coordinator", "bridge"]
+    is_online: bool
+    instance: str = ""
+    started_ms: int = 0
+    state: str = ""
+    software: str = ""
+    host: str = ""
+    basis: int = 0
+    round: int = 0
+    schema: Schema | None = None
+    note: str = ""
+
+
+class ChannelPrediction(msgspec.Struct, frozen=True, kw_only=True):
+    """One channel of one frame, in the reading's own unit.
+
+    mean: predicted value (the median where a transform is used); low, high: the 90 % interval; observed: null where
+    nothing came; z: innovation over its predictive standard deviation, in the transformed unit.
+    """
+
+    mean: float
+    low: float
+    high: float
+    observed: float | None = None
+    z: float | None = None
+
+
+class Prediction(Message, frozen=True, kw_only=True, tag="prediction"):
+    """What an agent expected of one frame before it saw it, and how odd the frame was. at_ms: the frame's time.
+
+    score: -log10 of the probability of a frame at least this odd. sequence: frame count of this agent, gapless.
+    """
+
+    agent: str
+    sequence: int
+    channels: dict[str, ChannelPrediction]
+    score: float
+    threshold: float
+    is_alarmed: bool = False
+    basis: int = 0
+    round: int = 0
+
+
+class AnomalyEvent(Message, frozen=True, kw_only=True, tag="event"):
+    """An anomaly from start to end; sent when opened, updated and closed. at_ms: frame time of this report.
+
+    blame: share of each channel in the score, summing to 1 over the channels named.
+    """
+
+    agent: str
+    event_id: str
+    state: Literal["opened", "updated", "closed"]
+    start_ms: int
+    end_ms: int | None = None
+    frames: int = 1
+    peak_score: float
+    peak_ms: int
+    blame: dict[str, float] = {}
+    note: str = ""
+
+
+class Health(Message, frozen=True, kw_only=True, tag="health"):
+    """How a program is doing, every few seconds. figures: rates, depths, megabytes by name; dropped: counts by reason."""
+
+    name: str
+    role: Literal["agent", "coordinator", "bridge"]
+    instance: str = ""
+    figures: dict[str, float] = {}
+    dropped: dict[str, int] = {}
+    note: str = ""
+
+
+class RoundNotice(Message, frozen=True, kw_only=True, tag="round"):
+    """A round was opened (answer until deadline_ms) or closed (who answered, what it cost)."""
+
+    round: int
+    state: Literal["opened", "closed"]
+    basis: int
+    deadline_ms: int = 0
+    answered: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    included: tuple[str, ...] = ()
+    bytes_received: int = 0
+    bytes_sent: int = 0
+    seconds: float = 0.0
+    note: str = ""
+
+
+class Command(Message, frozen=True, kw_only=True, tag="command"):
+    """A wish of the dashboard or an operator to one program."""
+
+    action: Literal["pause", "resume", "stop"]
+    note: str = ""
+
+
+class Bootstrap(Message, frozen=True, kw_only=True, tag="bootstrap"):
+    """Moments of an agent's inputs for the federated scaling: count, mean and centred sum of squares per input.
+
+    Arrays [Q + C] in the order of schema.inputs, transformed units. Equivalent to sums of n, x and x^2 but safe where the
+    mean is large against the spread; two of them are merged exactly (Chan, Golub and LeVeque 1979).
+    """
+
+    FORM: ClassVar[Literal["json", "msgpack"]] = "msgpack"
+
+    agent: str
+    incarnation: int
+    sequence: int
+    schema: Schema
+    count: Tensor
+    mean: Tensor
+    centred_square_sum: Tensor
+
+
+class Summary(Message, frozen=True, kw_only=True, tag="summary"):
+    """An agent's likelihood term for the shared weights, its own deviation marginalised out (models.md section 4).
+
+    precision: [Q, F(F+1)/2] upper triangles of P; shift: [Q, F] h; count: [Q] frames behind it (decayed);
+    noise_variance: [Q], scaled units. (incarnation, sequence) grows with every summary of one agent; incarnation changes
+    when the agent lost its memory.
+    """
+
+    FORM: ClassVar[Literal["json", "msgpack"]] = "msgpack"
+
+    agent: str
+    incarnation: int
+    sequence: int
+    round: int
+    basis: int
+    signature: str
+    precision: Tensor
+    shift: Tensor
+    count: Tensor
+    noise_variance: Tensor
+
+
+class Included(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose summary is inside the published posterior, and by what ageing factor: what a client subtracts of its own."""
+
+    incarnation: int
+    sequence: int
+    factor: float
+
+
+class FleetModel(Message, frozen=True, kw_only=True, tag="model"):
+    """What the fleet knows, retained: the basis and the posterior of the shared weights on it.
+
+    centre, scale: [Q + C] of schema.inputs, transformed units; precision: [Q, F(F+1)/2], the prior's identity included;
+    shift: [Q, F]; deviation_scale: [F] prior variance of an agent's deviation by feature; noise_variance: [Q].
+    """
+
+    FORM: ClassVar[Literal["json", "msgpack"]] = "msgpack"
+
+    round: int
+    basis: int
+    schema: Schema
+    centre: Tensor
+    scale: Tensor
+    precision: Tensor
+    shift: Tensor
+    deviation_scale: Tensor
+    noise_variance: Tensor
+    included: dict[str, Included] = {}
+
+
+ALL: tuple[type[Message], ...] = (
+    Status, Prediction, AnomalyEvent, Health, RoundNotice, Command, Bootstrap, Summary, FleetModel,
+)  # fmt: skip
+
+# kind of topic -> the one struct that travels there
+BY_KIND: dict[str, type[Message]] = {
+    "status": Status,
+    "predictions": Prediction,
+    "events": AnomalyEvent,
+    "health": Health,
+    "round": RoundNotice,
+    "command": Command,
+    "bootstrap": Bootstrap,
+    "summary": Summary,
+    "model": FleetModel,
+}

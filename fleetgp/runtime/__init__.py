@@ -1,0 +1,1 @@
+"""Rooms with IO that every program shares: clock, settings, MQTT session, files, logs, metrics."""

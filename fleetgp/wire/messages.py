@@ -159,7 +159,7 @@ class Summary(Message, frozen=True, kw_only=True, tag="summary"):
 
     precision: [Q, F(F+1)/2] upper triangles of P; shift: [Q, F] h; count: [Q] frames behind it (decayed);
     noise_variance: [Q], scaled units. (incarnation, sequence) grows with every summary of one agent; incarnation changes
-    when the agent lost its memory.
+    when the agent lost its memory. origin: the coordinator's incarnation whose basis this is.
     """
 
     FORM: ClassVar[Literal["json", "msgpack"]] = "msgpack"
@@ -168,6 +168,7 @@ class Summary(Message, frozen=True, kw_only=True, tag="summary"):
     incarnation: int
     sequence: int
     round: int
+    origin: int
     basis: int
     signature: str
     precision: Tensor
@@ -189,11 +190,13 @@ class FleetModel(Message, frozen=True, kw_only=True, tag="model"):
 
     centre, scale: [Q + C] of schema.inputs, transformed units; precision: [Q, F(F+1)/2], the prior's identity included;
     shift: [Q, F]; deviation_scale: [F] prior variance of an agent's deviation by feature; noise_variance: [Q].
+    origin: incarnation of the coordinator; (origin, basis) names a basis for good.
     """
 
     FORM: ClassVar[Literal["json", "msgpack"]] = "msgpack"
 
     round: int
+    origin: int
     basis: int
     schema: Schema
     centre: Tensor

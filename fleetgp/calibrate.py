@@ -1,0 +1,59 @@
+"""Online conformal intervals: whatever the law says, the stated share of readings falls inside, channel by channel.
+
+The law's standardised errors |z| of a recent window are ranked; the radius of the interval is the rank that the stated
+coverage needs, and the miss rate itself steers that rank (adaptive conformal inference, Gibbs and Candes 2021). The
+guarantee needs infinite intervals now and then; the rank is clipped to the window instead, so it is approximate there.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from fleetgp.arrays import Array
+
+WINDOW = 250
+ENOUGH = 20
+STEP = 0.01
+GAUSSIAN_90 = 1.6448536269514722
+
+
+class Calibration(NamedTuple):
+    """errors [Q, WINDOW] of |z|, oldest overwritten; count [Q] seen; miscoverage [Q] steered; radius [Q] in law sds."""
+
+    errors: Array
+    count: Array
+    miscoverage: Array
+    radius: Array
+
+
+def init(channels: int) -> Calibration:
+    """Nothing seen: the radius of a Gaussian law at 90 %."""
+    return Calibration(
+        np.zeros((channels, WINDOW)), np.zeros(channels), np.full(channels, 0.1), np.full(channels, GAUSSIAN_90)
+    )
+
+
+def step(calibration: Calibration, z: Array) -> Calibration:
+    """After one frame; z [Q] standardised errors, NaN where nothing was observed. Alarmed frames count too."""
+    errors = calibration.errors.copy()
+    count, miscoverage, radius = (x.copy() for x in calibration[1:])
+    for q in np.flatnonzero(np.isfinite(z)):
+        size = abs(float(z[q]))
+        missed = size > radius[q]
+        miscoverage[q] = min(0.5, max(0.001, miscoverage[q] + STEP * (0.1 - missed)))
+        errors[q, int(count[q]) % WINDOW] = size
+        count[q] += 1
+        radius[q] = _radius(errors[q, : int(min(count[q], WINDOW))], float(miscoverage[q]))
+    return Calibration(errors, count, miscoverage, radius)
+
+
+def _radius(errors: Array, miscoverage: float) -> float:
+    n = len(errors)
+    if n < ENOUGH:
+        return GAUSSIAN_90
+    # finite-sample rank of split conformal prediction, clipped to what the window holds
+    rank = min(n, max(1, math.ceil((n + 1) * (1 - miscoverage))))
+    return max(1e-9, float(np.partition(errors, rank - 1)[rank - 1]))

@@ -1,0 +1,56 @@
+"""The coordinator's sum: exact posterior of the shared weights from the agents' terms in one round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from fleetgp.arrays import Array
+from fleetgp.gp.message import Term
+
+
+class Belief(NamedTuple):
+    """q(v) of the shared weights in natural parameters: precision [Q, F, F] (prior included), shift [Q, F]."""
+
+    precision: Array
+    shift: Array
+
+
+def prior(channels: int, features: int) -> Belief:
+    """v ~ N(0, I)."""
+    return Belief(
+        np.broadcast_to(np.eye(features), (channels, features, features)).copy(), np.zeros((channels, features))
+    )
+
+
+def posterior(terms: Iterable[Term], channels: int, features: int) -> Belief:
+    """Precision I + sum P_i, shift sum h_i. The order of the terms fixes the last bits: callers sort by agent."""
+    precision, shift = prior(channels, features)
+    for term in terms:
+        precision += term.precision
+        shift += term.shift
+    return Belief(precision, shift)
+
+
+def cavity(belief: Belief, own: Term) -> Belief:
+    """The posterior without an agent's own part: exactly what it had sent, at the factor the posterior holds it."""
+    return Belief(belief.precision - own.precision, belief.shift - own.shift)
+
+
+def halved(belief: Belief) -> Belief:
+    """The fleet's half of a covariance intersection: precision I + (sum P) / 2, shift (sum h) / 2.
+
+    For an agent that no longer knows what of its own is inside: with its own data at half weight beside it
+    (I + (sum P) / 2 + P_own / 2, models.md section 4, "Cavity") nothing is counted twice.
+    """
+    features = belief.precision.shape[-1]
+    identity = np.eye(features)
+    return Belief(identity + 0.5 * (belief.precision - identity), 0.5 * belief.shift)
+
+
+def pooled_noise(noise_vars: Array, counts: Array) -> Array:
+    """Noise variance typical of the fleet [Q]: count-weighted geometric mean over agents; inputs [n_agents, Q]."""
+    weights = np.maximum(counts, 1e-12)
+    return np.asarray(np.exp(np.sum(weights * np.log(noise_vars), axis=0) / np.sum(weights, axis=0)))

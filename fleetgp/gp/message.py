@@ -1,0 +1,46 @@
+"""What an agent tells the fleet: its likelihood of the shared weights, its own deviation marginalised out.
+
+P = F^T S^-1 F, h = F^T S^-1 y with S = s2 I + F diag(phi) F^T, by Woodbury from the statistics, never an n x n matrix
+(models.md section 4, "Message").
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fleetgp.arrays import Array
+from fleetgp.gp.statistics import Statistics
+from fleetgp.linalg import cholesky, symmetric
+
+
+class Term(NamedTuple):
+    """A Gaussian likelihood term: precision [Q, F, F], shift [Q, F]."""
+
+    precision: Array
+    shift: Array
+
+
+def summarise(statistics: Statistics, noise_var: Array, phi: Array) -> Term:
+    """An agent's term; noise_var [Q], phi [F] prior variances of the deviation."""
+    M = statistics.gram / noise_var[:, None, None]
+    c = statistics.cross / noise_var[:, None]
+    D = np.sqrt(phi)
+    DM = D[:, None] * M
+    L, _ = cholesky(symmetric(np.eye(len(phi)) + DM * D))
+    A = np.linalg.solve(L, DM)  # L^-1 D M
+    a = np.linalg.solve(L, (D * c)[..., None])  # L^-1 D c
+    At = np.swapaxes(A, -1, -2)
+    return Term(symmetric(M - At @ A), c - (At @ a)[..., 0])
+
+
+def rebase(term: Term, T: Array, ratio: Array) -> Term:
+    """The same term on another basis: v_old = T^T v_new / ratio, ratio [Q] of targets (models.md section 3)."""
+    r = ratio[:, None]
+    return Term(symmetric(T @ term.precision @ T.T) / r[..., None] ** 2, (term.shift @ T.T) / r)
+
+
+def scaled(term: Term, factor: float) -> Term:
+    """A term aged by a factor: precision and shift together, so that its mean stays and its weight fades."""
+    return Term(factor * term.precision, factor * term.shift)

@@ -1,0 +1,59 @@
+"""How odd a frame was: -log10 of the probability of a frame at least this odd, whatever number of channels arrived."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fleetgp.arrays import Array
+
+
+def log_chi_square_tail(x: float, dof: int) -> float:
+    """log P(chi^2_dof >= x), in closed form and safe far out in the tail; x >= 0, dof >= 1.
+
+    Even dof: a Poisson sum. Odd dof: erfc and the same sum at half steps (Abramowitz and Stegun 26.4.4 and 26.4.5).
+    """
+    if x <= 0:
+        return 0.0
+    half = 0.5 * x
+    logs: list[float] = []
+    if dof % 2:
+        logs.append(_log_erfc(math.sqrt(half)))
+        start = 0.5
+    else:
+        start = 0.0
+    k = start
+    while k < dof / 2:
+        logs.append(k * math.log(half) - half - math.lgamma(k + 1))
+        k += 1
+    top = max(logs)
+    return min(0.0, top + math.log(sum(math.exp(value - top) for value in logs)))
+
+
+def score(z: Array) -> float:
+    """Score of standardised errors z [Q], NaN where nothing was observed; 0 when nothing was."""
+    seen = z[np.isfinite(z)]
+    if not len(seen):
+        return 0.0
+    total = float(np.sum(np.minimum(np.abs(seen), 1e150) ** 2))
+    return max(0.0, -log_chi_square_tail(total, len(seen)) / math.log(10))
+
+
+def blame(z: Array, names: tuple[str, ...], least: float = 0.05) -> dict[str, float]:
+    """Share of each channel in the score, largest first; channels below ``least`` are left out and the rest sum to 1."""
+    square = np.where(np.isfinite(z), np.minimum(np.abs(np.nan_to_num(z)), 1e150) ** 2, 0.0)
+    total = float(square.sum())
+    if total <= 0:
+        return {}
+    shares = {name: float(part) / total for name, part in zip(names, square, strict=True) if part >= least * total}
+    kept = sum(shares.values())
+    return {name: part / kept for name, part in sorted(shares.items(), key=lambda item: -item[1])}
+
+
+def _log_erfc(x: float) -> float:
+    if x < 20:
+        return math.log(math.erfc(x))
+    # erfc(x) ~ exp(-x^2) / (x sqrt(pi)) (1 - 1/(2x^2) + 3/(4x^4)); relative error below 1e-6 from x = 20 on
+    inverse_square = 1 / (x * x)
+    return -x * x - math.log(x * math.sqrt(math.pi)) + math.log1p(-0.5 * inverse_square + 0.75 * inverse_square**2)

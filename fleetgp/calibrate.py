@@ -21,10 +21,10 @@ GAUSSIAN_90 = 1.6448536269514722
 
 
 class Calibration(NamedTuple):
-    """errors [Q, WINDOW] of |z|, oldest overwritten; count [Q] seen; miscoverage [Q] steered; radius [Q] in law sds."""
+    """errors [Q, WINDOW] of |z|, oldest overwritten; seen [Q] frames; miscoverage [Q] steered; radius [Q] in law sds."""
 
     errors: Array
-    count: Array
+    seen: Array
     miscoverage: Array
     radius: Array
 
@@ -37,17 +37,17 @@ def init(channels: int) -> Calibration:
 
 
 def step(calibration: Calibration, z: Array) -> Calibration:
-    """After one frame; z [Q] standardised errors, NaN where nothing was observed. Alarmed frames count too."""
+    """After one frame; z [Q] standardised errors, NaN where nothing was observed. Alarmed frames seen too."""
     errors = calibration.errors.copy()
-    count, miscoverage, radius = (x.copy() for x in calibration[1:])
+    seen, miscoverage, radius = (x.copy() for x in calibration[1:])
     for q in np.flatnonzero(np.isfinite(z)):
         size = abs(float(z[q]))
         missed = size > radius[q]
         miscoverage[q] = min(0.5, max(0.001, miscoverage[q] + STEP * (0.1 - missed)))
-        errors[q, int(count[q]) % WINDOW] = size
-        count[q] += 1
-        radius[q] = _radius(errors[q, : int(min(count[q], WINDOW))], float(miscoverage[q]))
-    return Calibration(errors, count, miscoverage, radius)
+        errors[q, int(seen[q]) % WINDOW] = size
+        seen[q] += 1
+        radius[q] = _radius(errors[q, : int(min(seen[q], WINDOW))], float(miscoverage[q]))
+    return Calibration(errors, seen, miscoverage, radius)
 
 
 def _radius(errors: Array, miscoverage: float) -> float:

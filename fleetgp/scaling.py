@@ -13,9 +13,9 @@ from fleetgp.arrays import Array
 
 
 class Moments(NamedTuple):
-    """count, mean and centred sum of squares per input, each [K]; NaN readings are not counted."""
+    """n, mean and centred sum of squares per input, each [K]; NaN readings are not counted."""
 
-    count: Array
+    n: Array
     mean: Array
     centred_square_sum: Array
 
@@ -34,7 +34,7 @@ def empty_moments(size: int) -> Moments:
 def observe(moments: Moments, values: Array) -> Moments:
     """Moments after one more reading of each input; values [K], NaN where missing (Welford's update)."""
     present = np.isfinite(values)
-    count = moments.count + present
+    count = moments.n + present
     step = np.where(present, values - moments.mean, 0.0)
     mean = moments.mean + step / np.maximum(count, 1.0)
     rest = np.where(present, values - mean, 0.0)
@@ -43,16 +43,16 @@ def observe(moments: Moments, values: Array) -> Moments:
 
 def merge(a: Moments, b: Moments) -> Moments:
     """Moments of two sets of readings together (Chan, Golub and LeVeque 1979)."""
-    count = a.count + b.count
-    share = b.count / np.maximum(count, 1.0)
+    count = a.n + b.n
+    share = b.n / np.maximum(count, 1.0)
     gap = b.mean - a.mean
     mean = a.mean + gap * share
-    return Moments(count, mean, a.centred_square_sum + b.centred_square_sum + gap * gap * a.count * share)
+    return Moments(count, mean, a.centred_square_sum + b.centred_square_sum + gap * gap * a.n * share)
 
 
 def scaling(moments: Moments) -> Scaling:
     """Centre = mean, scale = standard deviation; an input that never varied gets its size, or 1 where that is 0."""
-    variance = moments.centred_square_sum / np.maximum(moments.count, 1.0)
+    variance = moments.centred_square_sum / np.maximum(moments.n, 1.0)
     deviation = np.sqrt(variance)
     # below this the spread is the rounding of the mean, not the input's
     floor = 1e-9 * np.abs(moments.mean)

@@ -71,4 +71,4 @@ def estimate_noise(statistics: Statistics, weights: Weights, guess: Array, guess
     w = weights.mean
     fit = statistics.square - 2 * np.sum(statistics.cross * w, axis=1)
     fit = fit + np.einsum("qf,qfg,qg->q", w, statistics.gram, w) + np.einsum("qfg,qgf->q", statistics.gram, weights.cov)
-    return np.asarray((np.maximum(fit, 0.0) + guess_count * guess) / (statistics.count + guess_count))
+    return np.asarray((np.maximum(fit, 0.0) + guess_count * guess) / (statistics.n + guess_count))

@@ -16,10 +16,10 @@ from fleetgp.arrays import Array
 class Statistics(NamedTuple):
     """Weighted sums over frames, per channel.
 
-    count [Q] sum of weights; square [Q] sum y^2; cross [Q, F] sum F y; gram [Q, F, F] sum F F^T.
+    n [Q] sum of weights; square [Q] sum y^2; cross [Q, F] sum F y; gram [Q, F, F] sum F F^T.
     """
 
-    count: Array
+    n: Array
     square: Array
     cross: Array
     gram: Array
@@ -40,7 +40,7 @@ def observe(statistics: Statistics, features: Array, targets: Array, weights: Ar
     y = np.where(weights > 0, targets, 0.0)
     outer = features[:, None] * features[None, :]
     return Statistics(
-        statistics.count + weights,
+        statistics.n + weights,
         statistics.square + weights * y * y,
         statistics.cross + (weights * y)[:, None] * features,
         statistics.gram + weights[:, None, None] * outer,
@@ -60,7 +60,7 @@ def decay(statistics: Statistics, factor: float) -> Statistics:
 def rebase(statistics: Statistics, T: Array, ratio: Array) -> Statistics:
     """The same frames on another basis: features_new = T features_old, targets_new = ratio * targets_old; ratio [Q]."""
     return Statistics(
-        statistics.count,
+        statistics.n,
         ratio**2 * statistics.square,
         ratio[:, None] * (statistics.cross @ T.T),
         T @ statistics.gram @ T.T,

@@ -1,0 +1,111 @@
+"""The [stream], [channels] and [covariates] tables of a settings file or a recording's spec, read into a Schema."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from fleetgp.errors import ConfigError
+from fleetgp.schema import Channel, Covariate, Schema, check
+
+TABLES = ("stream", "channels", "covariates")
+
+_SECONDS = {"ms": 0.001, "s": 1.0, "sec": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_SPAN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+
+T = TypeVar("T", Channel, Covariate)
+
+
+def read_schema(document: Mapping[str, Any], source: str) -> Schema:
+    """The schema in the three tables of a TOML document; other tables are left alone. source: named in errors.
+
+    Raises ConfigError when there are no channels, on a key that is not known, or on a wrong value.
+    """
+    stream = _table(document.get("stream", {}), "stream", source)
+    refuse_unknown(stream, ("interval", "lags"), "stream", source)
+    channels = _table(document.get("channels", {}), "channels", source)
+    covariates = _table(document.get("covariates", {}), "covariates", source)
+    if not channels:
+        raise ConfigError(
+            "channels", 'none is given; name at least one, e.g. [channels.temperature] unit = "°C"', source
+        )
+    lags = stream.get("lags", 2)
+    if isinstance(lags, bool) or not isinstance(lags, int):
+        raise ConfigError("stream.lags", f"expected a whole number of steps back, got {lags!r}", source)
+    schema = Schema(
+        channels=tuple(_input(Channel, name, entry, "channels", source) for name, entry in channels.items()),
+        covariates=tuple(_input(Covariate, name, entry, "covariates", source) for name, entry in covariates.items()),
+        interval_s=parse_span(stream.get("interval", 1.0), "stream.interval", source),
+        lags=lags,
+    )
+    try:
+        return check(schema)
+    except ConfigError as err:
+        raise ConfigError(err.key, err.problem, source) from err
+
+
+def parse_span(value: object, key: str, source: str) -> float:
+    """Seconds in ``"5min"``, ``"1h"``, ``"500ms"`` or a plain number of seconds. Raises ConfigError otherwise."""
+    seconds = math.nan
+    if isinstance(value, str) and (match := _SPAN.fullmatch(value)):
+        seconds = float(match[1]) * _SECONDS.get(match[2] or "s", math.nan)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        seconds = float(value)
+    if not (math.isfinite(seconds) and seconds > 0):
+        units = ", ".join(_SECONDS)
+        raise ConfigError(key, f'expected a time such as "1s", "5min" or "1h" (units {units}), got {value!r}', source)
+    return seconds
+
+
+def refuse_unknown(given: Iterable[str], known: Iterable[str], table: str, source: str) -> None:
+    """Raise ConfigError for the first given key that is not known, naming the nearest one that is."""
+    names = tuple(known)
+    for key in given:
+        if key not in names:
+            raise ConfigError(f"{table}.{key}", f"no such key in [{table}]; {nearest(key, names)}", source)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """``did you mean "..."?`` with the nearest known word, or all of them where none is near."""
+    names = sorted(known)
+    near = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
+    return f'did you mean "{near[0]}"?' if near else f"known are {', '.join(names)}"
+
+
+def _table(value: object, key: str, source: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ConfigError(key, f"expected a table, [{key}], got {value!r}", source)
+    return value
+
+
+def _input(kind: type[T], name: str, entry: object, table: str, source: str) -> T:
+    """One channel or covariate from its table."""
+    key = f"{table}.{name}"
+    fields = _table(entry, key, source)
+    known = [field for field in kind.__struct_fields__ if field != "name"]
+    for field, value in fields.items():
+        if field not in known and isinstance(value, Mapping):
+            raise ConfigError(
+                f"{key}.{field}", f'a name with a dot in it needs quotes: [{table}."{name}.{field}"]', source
+            )
+    refuse_unknown(fields, known, key, source)
+    try:
+        return msgspec.convert({"name": name, **fields}, kind)
+    except msgspec.ValidationError as err:
+        raise ConfigError(key, _explain(fields, err), source) from err
+
+
+def _explain(fields: Mapping[str, Any], err: msgspec.ValidationError) -> str:
+    """What is wrong with a channel's fields, in plain words."""
+    for field, value in fields.items():
+        if field == "transform" and value not in ("identity", "log1p"):
+            return f'transform is {value!r}; expected "identity" or "log1p"'
+        expected, words = (bool, "true or false") if field == "known_ahead" else (str, "text in quotes")
+        if not isinstance(value, expected):
+            return f"{field} is {value!r}; expected {words}"
+    return str(err)

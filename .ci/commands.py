@@ -33,7 +33,9 @@ def main() -> int:
     is_bare = "--bare" in sys.argv[1:]
     names = sorted(entry.name for entry in entry_points(group="fleetgp.commands"))
     overview = run("--help")
-    problems = [] if overview.returncode == 0 else [f"fleetgp --help ended with {overview.returncode}: {overview.stderr}"]
+    problems = (
+        [] if overview.returncode == 0 else [f"fleetgp --help ended with {overview.returncode}: {overview.stderr}"]
+    )
     problems += [f"fleetgp --help does not name {name}" for name in names if name not in overview.stdout]
     problems += ["fleetgp --help names something that cannot be loaded"] * ("cannot be loaded" in overview.stdout)
     problems += [problem for name in names if (problem := problem_of(name, is_bare))]

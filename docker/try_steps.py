@@ -76,7 +76,7 @@ class Builder:
     def __init__(self, base: Path) -> None:
         self.base = base
         self.stages: dict[str, Stage] = {}
-        self.python = base / "python"
+        self.python = base / ".python"  # no stage is called so
         subprocess.run([sys.executable, "-m", "venv", str(self.python)], check=True)
 
     def build(self, text: str) -> None:
@@ -198,9 +198,8 @@ def check_programs(builder: Builder) -> list[str]:
     for stage in programs:
         done = builder.shell(stage, " ".join([*stage.entrypoint, "--help"]))
         if done.returncode or "usage" not in done.stdout.lower():
-            problems.append(
-                f"{stage.name}: {' '.join(stage.entrypoint)} --help ended with {done.returncode}:\n{done.stdout}"
-            )
+            last = "\n".join(done.stdout.splitlines()[-3:])
+            problems.append(f"{stage.name}: {' '.join(stage.entrypoint)} --help ended with {done.returncode}:\n{last}")
         if stage.user.partition(":")[0] in ("root", "0"):
             problems.append(f"{stage.name}: runs as root")
         scripts = [word for word in stage.health if word.endswith(".py")]

@@ -1,0 +1,1 @@
+"""The coordinator: closes rounds and gives the fleet's knowledge back."""

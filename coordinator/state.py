@@ -1,0 +1,124 @@
+"""What a coordinator is: its settings, its state, the events it takes and the effects it asks for. No behaviour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from fleetgp.arrays import Array
+from fleetgp.gp.message import Term
+from fleetgp.scaling import Moments, Scaling
+from fleetgp.schema import Schema
+from fleetgp.wire.messages import FleetModel, RoundNotice
+
+
+class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """round_s: seconds from one round's opening to the next. answer_s: how long a round waits for answers.
+
+    half_life_rounds: rounds after which a term that is not renewed counts half.
+    """
+
+    round_s: float = 60.0
+    answer_s: float = 5.0
+    half_life_rounds: float = 10_000.0
+    most_agents: int = 10_000
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The newest term of one agent, on the basis of today; round: when it came; noise_var, count [Q]."""
+
+    incarnation: int
+    sequence: int
+    round: int
+    term: Term
+    noise_var: Array
+    count: Array
+
+
+class Told(msgspec.Struct, frozen=True):
+    """The newest moments of one agent's inputs."""
+
+    incarnation: int
+    sequence: int
+    moments: Moments
+
+
+class Round(msgspec.Struct, frozen=True):
+    """A round under way: who answered so far and at what cost in bytes."""
+
+    opened_ms: int
+    deadline_ms: int
+    answered: tuple[str, ...] = ()
+    bytes_received: int = 0
+
+
+class State(msgspec.Struct, frozen=True):
+    """All that a coordinator is made of.
+
+    origin: UTC ms of the first start with this memory; (origin, basis) names a basis for good. based_on: readings behind
+    the scaling, per input. next_ms: when the next round opens.
+    """
+
+    config: CoordinatorConfig
+    origin: int
+    schema: Schema | None = None
+    basis: int = 0
+    scaling: Scaling | None = None
+    based_on: float = 0.0
+    round: int = 0
+    open_round: Round | None = None
+    next_ms: int = 0
+    answers: dict[str, Answer] = {}
+    told: dict[str, Told] = {}
+
+
+class BootstrapArrived(msgspec.Struct, frozen=True, tag="bootstrap", array_like=True):
+    """Moments of an agent, as they came; agent_id: from the topic."""
+
+    at_ms: int
+    agent_id: str
+    payload: bytes
+
+
+class SummaryArrived(msgspec.Struct, frozen=True, tag="summary", array_like=True):
+    """A summary of an agent, as it came; agent_id: from the topic."""
+
+    at_ms: int
+    agent_id: str
+    payload: bytes
+
+
+class Tick(msgspec.Struct, frozen=True, tag="tick", array_like=True):
+    """Time passed."""
+
+    at_ms: int
+
+
+Event = BootstrapArrived | SummaryArrived | Tick
+
+
+@dataclass(frozen=True)
+class PublishModel:
+    """Effect: give the fleet's knowledge back."""
+
+    model: FleetModel
+
+
+@dataclass(frozen=True)
+class PublishRound:
+    """Effect: say that a round opened or closed."""
+
+    notice: RoundNotice
+
+
+@dataclass(frozen=True)
+class Count:
+    """Effect: a message was refused or was not needed, for this reason."""
+
+    reason: str
+    agent_id: str
+    detail: str = ""
+
+
+Effect = PublishModel | PublishRound | Count

@@ -1,0 +1,128 @@
+"""What an agent is: its settings, its state, the events it takes and the effects it asks for. No behaviour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from edge_agent.frames import Frames, Sample
+from fleetgp.alarm import Alarm
+from fleetgp.arrays import Array
+from fleetgp.calibrate import Calibration
+from fleetgp.gp.learner import Forgetting, Learner
+from fleetgp.gp.message import Term
+from fleetgp.scaling import Moments
+from fleetgp.schema import Schema
+from fleetgp.wire.messages import Message
+
+
+class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What the owner chose. is_live: frames are also closed by the wall clock, not by the stream's own time alone."""
+
+    agent_id: str
+    schema: Schema
+    lateness_ms: int = 0
+    warmup_frames: int = 20
+    alarm_score: float = 8.0
+    is_live: bool = True
+    forgetting: Forgetting = Forgetting()
+
+
+class OpenEvent(msgspec.Struct, frozen=True):
+    """An anomaly under way. squares [Q]: sum of squared standardised errors, from which the blame is drawn."""
+
+    event_id: str
+    start_ms: int
+    frames: int
+    peak_score: float
+    peak_ms: int
+    squares: Array
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """A summary that was sent, on the basis of today: what the cavity takes out again."""
+
+    sequence: int
+    term: Term
+
+
+class State(msgspec.Struct, frozen=True):
+    """All that an agent is made of. Everything predicted and learnt follows from this and the events after it.
+
+    incarnation: UTC ms of the first start with this memory. lags [L, Q]: last readings, held over where missing;
+    age [Q]: ticks since each channel was last observed; covariates [C] held likewise; all in transformed units.
+    origin, basis, round: whose and which knowledge is in use; basis 0 = the agent's own.
+    """
+
+    config: AgentConfig
+    incarnation: int
+    frames: Frames
+    moments: Moments
+    lags: Array
+    age: Array
+    covariates: Array
+    calibration: Calibration
+    alarm: Alarm
+    learner: Learner | None = None
+    event: OpenEvent | None = None
+    frame_count: int = 0
+    predicted: int = 0
+    origin: int = 0
+    basis: int = 0
+    round: int = 0
+    sequence: int = 0
+    bootstrapped: float = 0.0
+    sent: tuple[Sent, ...] = ()
+
+
+class Readings(msgspec.Struct, frozen=True, tag="readings", array_like=True):
+    """Samples in the order in which they came."""
+
+    at_ms: int
+    samples: tuple[Sample, ...]
+
+
+class ModelArrived(msgspec.Struct, frozen=True, tag="model", array_like=True):
+    """The fleet's knowledge, as it came: an encoded FleetModel."""
+
+    at_ms: int
+    payload: bytes
+
+
+class RoundOpened(msgspec.Struct, frozen=True, tag="round", array_like=True):
+    """The coordinator asks for summaries."""
+
+    at_ms: int
+    round: int
+
+
+class Tick(msgspec.Struct, frozen=True, tag="tick", array_like=True):
+    """Time passed."""
+
+    at_ms: int
+
+
+Event = Readings | ModelArrived | RoundOpened | Tick
+
+
+@dataclass(frozen=True)
+class Publish:
+    """Effect: send a message of this kind. Durable ones survive a restart; of one key only the newest unsent is kept."""
+
+    kind: str
+    message: Message
+    is_durable: bool = False
+    key: str | None = None
+
+
+@dataclass(frozen=True)
+class Count:
+    """Effect: something was left out, for this reason."""
+
+    reason: str
+    number: int = 1
+    detail: str = ""
+
+
+Effect = Publish | Count

@@ -1,0 +1,187 @@
+"""One frame through an agent: foresee, score, calibrate, alarm, learn. Nothing here knows of fleets or brokers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from edge_agent.frames import Frame
+from edge_agent.state import Effect, OpenEvent, Publish, State
+from fleetgp import alarm as alarms
+from fleetgp import calibrate, scaling
+from fleetgp.arrays import Array
+from fleetgp.gp import learner as learning
+from fleetgp.schema import Transform
+from fleetgp.score import blame, score
+from fleetgp.wire.messages import AnomalyEvent, ChannelPrediction, Prediction
+
+# after so many frames an anomaly that lasts is taken for the new normal and learnt
+GATED_FRAMES = 60
+UPDATE_EVERY = 30
+MAX_SCORE = 1e6
+
+
+class Seen(NamedTuple):
+    """What a frame turned out to be. z [Q] standardised errors; is_taught: whether it may teach."""
+
+    z: Array
+    score: float
+    is_taught: bool
+
+
+def forward(name: Transform, value: float) -> float:
+    """A reading in the unit that is learnt; NaN outside the transform's domain."""
+    if name == "log1p":
+        return float(np.log1p(value)) if value > -1 else np.nan
+    return value
+
+
+def backward(name: Transform, value: float) -> float:
+    """A learnt value in the reading's own unit; kept finite."""
+    return float(np.expm1(min(value, 700.0))) if name == "log1p" else value
+
+
+def watch(state: State, frame: Frame) -> tuple[State, list[Effect]]:
+    """State and effects after one closed frame."""
+    state = _skip(state, frame.gap)
+    schema = state.config.schema
+    Q = len(schema.channels)
+    values = np.array([forward(item.transform, v) for item, v in zip(schema.inputs, frame.values, strict=True)])
+    state = msgspec.structs.replace(state, frame_count=state.frame_count + 1)
+    if state.learner is None:
+        return _first(state, values), []
+    ahead = np.array([c.known_ahead for c in schema.covariates], dtype=bool)
+    covariates = np.where(ahead & np.isfinite(values[Q:]), values[Q:], state.covariates)
+    known = state.learner
+    forecast = learning.foresee(known, learning.Inputs(state.lags, covariates, state.age))
+    z = (values[:Q] - forecast.mean) / forecast.sd
+    effects: list[Effect] = []
+    prediction = _prediction(state, frame, forecast, z)
+    state, seen, events = _judge(state, frame, z)
+    is_alarmed = state.event is not None
+    prediction = msgspec.structs.replace(prediction, is_alarmed=is_alarmed, score=seen.score)
+    if np.any(np.isfinite(z)):
+        effects.append(Publish("predictions", prediction))
+    effects += events
+    taught = np.where(seen.is_taught, values[:Q], np.nan)
+    learner = learning.learn(known, forecast, state.lags[0], taught, state.config.forgetting)
+    moments = state.moments
+    if seen.is_taught:
+        moments = scaling.observe(moments, values)
+        if state.basis == 0:
+            learner = learning.rescale(learner, moments)
+    state = msgspec.structs.replace(state, learner=learner, moments=moments, predicted=state.predicted + 1)
+    return _remember(state, values), effects
+
+
+def _first(state: State, values: Array) -> State:
+    """Before anything is known: take the reading in, start a learner once every channel was seen or the wait is over."""
+    moments = scaling.observe(state.moments, values)
+    state = _remember(msgspec.structs.replace(state, moments=moments), values)
+    Q = len(state.config.schema.channels)
+    if np.all(moments.n[:Q] > 0) or (state.frame_count >= state.config.warmup_frames and np.any(moments.n[:Q] > 0)):
+        learner = learning.alone(moments, Q, state.config.schema.lags)
+        centre = learner.scaling.centre
+        lags = np.where(np.isfinite(state.lags), state.lags, centre[:Q])
+        covariates = np.where(np.isfinite(state.covariates), state.covariates, centre[Q:])
+        state = msgspec.structs.replace(state, learner=learner, lags=lags, covariates=covariates)
+    return state
+
+
+def _skip(state: State, gap: int) -> State:
+    """Ticks without any reading: what is held grows older."""
+    if not gap:
+        return state
+    steps = min(gap, len(state.lags))
+    lags = np.concatenate((np.repeat(state.lags[:1], steps, axis=0), state.lags))[: len(state.lags)]
+    return msgspec.structs.replace(state, lags=lags, age=np.minimum(state.age + gap, learning.MAX_AGE))
+
+
+def _remember(state: State, values: Array) -> State:
+    """Push a frame's readings into the lags, holding over what is missing."""
+    Q = len(state.config.schema.channels)
+    present = np.isfinite(values)
+    newest = np.where(present[:Q], values[:Q], state.lags[0])
+    lags = np.concatenate((newest[None], state.lags[:-1]))
+    if state.learner is None:
+        # until a first reading of a channel its lags are unknown; afterwards they are that reading
+        lags = np.where(np.isfinite(lags), lags, newest)
+    age = np.where(present[:Q], 0.0, np.minimum(state.age + 1, learning.MAX_AGE))
+    covariates = np.where(present[Q:], values[Q:], state.covariates)
+    return msgspec.structs.replace(state, lags=lags, age=age, covariates=covariates)
+
+
+def _prediction(state: State, frame: Frame, forecast: learning.Forecast, z: Array) -> Prediction:
+    reach = state.calibration.radius * forecast.sd
+    channels = {}
+    for q, channel in enumerate(state.config.schema.channels):
+        observed = float(frame.values[q])
+        channels[channel.name] = ChannelPrediction(
+            mean=backward(channel.transform, float(forecast.mean[q])),
+            low=backward(channel.transform, float(forecast.mean[q] - reach[q])),
+            high=backward(channel.transform, float(forecast.mean[q] + reach[q])),
+            observed=observed if np.isfinite(z[q]) else None,
+            z=float(z[q]) if np.isfinite(z[q]) else None,
+        )
+    return Prediction(
+        at_ms=frame.at_ms,
+        agent=state.config.agent_id,
+        sequence=state.predicted,
+        channels=channels,
+        score=0.0,
+        threshold=state.alarm.threshold,
+        basis=state.basis,
+        round=state.round,
+    )
+
+
+def _judge(state: State, frame: Frame, z: Array) -> tuple[State, Seen, list[Effect]]:
+    """Score, calibrate and alarm."""
+    config = state.config
+    value = min(score(z), MAX_SCORE)
+    calibration = calibrate.step(state.calibration, z)
+    state = msgspec.structs.replace(state, calibration=calibration)
+    is_scored = bool(np.any(np.isfinite(z))) and state.predicted >= config.warmup_frames
+    if not is_scored:
+        return state, Seen(z, value, True), []
+    alarm, change = alarms.step(state.alarm, value, config.alarm_score)
+    state = msgspec.structs.replace(state, alarm=alarm)
+    if change == "none":
+        return state, Seen(z, value, True), []
+    state, effects = _report(state, frame, z, value, change)
+    is_taught = state.event is None or state.event.frames > GATED_FRAMES
+    return state, Seen(z, value, is_taught), effects
+
+
+def _report(state: State, frame: Frame, z: Array, value: float, change: alarms.Change) -> tuple[State, list[Effect]]:
+    """Open, go on with, or close the event of this agent."""
+    squares = np.where(np.isfinite(z), np.minimum(np.abs(z), 1e6), 0.0) ** 2
+    open_ = state.event
+    if open_ is None:
+        name = f"{state.config.agent_id}-{frame.at_ms}"
+        event = OpenEvent(name, frame.at_ms, 1, value, frame.at_ms, squares)
+    else:
+        peak = (value, frame.at_ms) if value > open_.peak_score else (open_.peak_score, open_.peak_ms)
+        event = OpenEvent(open_.event_id, open_.start_ms, open_.frames + 1, *peak, open_.squares + squares)
+    state = msgspec.structs.replace(state, event=None if change == "closed" else event)
+    is_due = change != "going" or event.frames % UPDATE_EVERY == 0 or event.frames == GATED_FRAMES + 1
+    return state, [Publish("events", _message(state, frame, event, change), is_durable=True)] if is_due else []
+
+
+def _message(state: State, frame: Frame, event: OpenEvent, change: alarms.Change) -> AnomalyEvent:
+    note = "lasts: taken for the new normal and learnt" if event.frames > GATED_FRAMES else ""
+    return AnomalyEvent(
+        at_ms=frame.at_ms,
+        agent=state.config.agent_id,
+        event_id=event.event_id,
+        state="updated" if change == "going" else "closed" if change == "closed" else "opened",
+        start_ms=event.start_ms,
+        end_ms=frame.at_ms if change == "closed" else None,
+        frames=event.frames,
+        peak_score=event.peak_score,
+        peak_ms=event.peak_ms,
+        blame=blame(np.sqrt(event.squares), state.config.schema.channel_names),
+        note=note,
+    )

@@ -1,0 +1,180 @@
+"""One agent's streaming model: what it foresees of the next frame, and what it learns of it.
+
+All values are in transformed units; the learner scales them. A lag that had to be held over because nothing came is as
+uncertain as it is old: the noise of a channel grows with the age of its last reading, and such a frame teaches less.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fleetgp import features
+from fleetgp.arrays import Array
+from fleetgp.gp import posterior, statistics
+from fleetgp.gp.aggregate import Belief, prior
+from fleetgp.gp.posterior import Law, Weights
+from fleetgp.gp.statistics import Statistics
+from fleetgp.scaling import Moments, Scaling, apply, scaling
+
+MAX_AGE = 24.0
+OWN_NOISE = 1.0
+OWN_NOISE_FRAMES = 1.0
+FLEET_NOISE_FRAMES = 20.0
+RESCALE_RATIO = 1.25
+# an own basis is scaled anew whenever its frames have doubled, up to here
+RESCALE_UNTIL = 4096
+
+
+class Forgetting(NamedTuple):
+    """half_life: frames after which the past counts half. refresh: frames between exact solutions."""
+
+    half_life: float = 20_000.0
+    refresh: int = 64
+
+
+class Knowledge(NamedTuple):
+    """What comes from outside an agent's own data: the fleet's belief without the agent, and its noise.
+
+    phi [F] deviation scale; noise_guess [Q] worth noise_frames; own_weight: 1/2 in a covariance intersection.
+    """
+
+    belief: Belief
+    phi: Array
+    noise_guess: Array
+    noise_frames: float
+    own_weight: float
+
+
+class Learner(NamedTuple):
+    """frames: learnt in all; fresh: since the last exact solution; solved_at: frames when the scale was last looked at."""
+
+    channels: int
+    lags: int
+    scaling: Scaling
+    statistics: Statistics
+    knowledge: Knowledge
+    weights: Weights
+    noise_var: Array
+    frames: int
+    fresh: int
+
+
+class Inputs(NamedTuple):
+    """What is known before a frame: lags [L, Q] held over where missing, covariates [C], age [Q] ticks held over."""
+
+    lags: Array
+    covariates: Array
+    age: Array
+
+
+class Forecast(NamedTuple):
+    """A law of the next frame. features [F]; law of the scaled step from lag 1; mean, sd [Q] in transformed units."""
+
+    features: Array
+    law: Law
+    noise_var: Array
+    mean: Array
+    sd: Array
+
+
+def default_phi(channels: int, lags: int, covariates: int) -> Array:
+    """Prior variance of an agent's deviation by feature [F]: devices differ more in level than in dynamics."""
+    phi = np.full(features.size(channels, lags, covariates), 0.01)
+    phi[0] = 0.1
+    return phi
+
+
+def alone(moments: Moments, channels: int, lags: int) -> Learner:
+    """A learner on its own basis, scaled by its own first readings."""
+    size = features.size(channels, lags, len(moments.n) - channels)
+    phi = default_phi(channels, lags, len(moments.n) - channels)
+    knowledge = Knowledge(prior(channels, size), phi, np.full(channels, OWN_NOISE), OWN_NOISE_FRAMES, 1.0)
+    learner = Learner(
+        channels,
+        lags,
+        scaling(moments),
+        statistics.empty(channels, size),
+        knowledge,
+        posterior.prior(knowledge.belief, phi),
+        knowledge.noise_guess,
+        0,
+        0,
+    )
+    return solve(learner)
+
+
+def foresee(learner: Learner, inputs: Inputs) -> Forecast:
+    """The law of the next frame, from what was known before it."""
+    Q = learner.channels
+    channel, covariate = _split(learner.scaling, Q)
+    x = features.linear(apply(channel, inputs.lags), apply(covariate, inputs.covariates))
+    noise_var = learner.noise_var * (1.0 + np.minimum(inputs.age, MAX_AGE))
+    law = posterior.predict(learner.weights, x, noise_var)
+    return Forecast(x, law, noise_var, inputs.lags[0] + channel.scale * law.mean, channel.scale * np.sqrt(law.variance))
+
+
+def learn(learner: Learner, forecast: Forecast, lag: Array, observed: Array, rule: Forgetting) -> Learner:
+    """After one frame: lag [Q] the lag 1 it was foreseen from, observed [Q] (NaN = missing or not to be learnt)."""
+    present = np.isfinite(observed).astype(float)
+    target = np.where(present > 0, observed - lag, 0.0) / learner.scaling.scale[: learner.channels]
+    weights = posterior.learn(learner.weights, forecast.features, target, forecast.noise_var, present)
+    # an aged lag is noisier by its age: the same factor that its noise carries
+    share = present * learner.noise_var / forecast.noise_var
+    sums = statistics.observe(learner.statistics, forecast.features, target, share)
+    learner = learner._replace(statistics=sums, weights=weights, frames=learner.frames + 1, fresh=learner.fresh + 1)
+    due = min(rule.refresh, max(1, learner.frames // 4))
+    if learner.fresh < due:
+        return learner
+    factor = 0.5 ** (learner.fresh / rule.half_life)
+    return solve(learner._replace(statistics=statistics.decay(sums, factor)))
+
+
+def solve(learner: Learner) -> Learner:
+    """The exact posterior from knowledge and statistics, with one EM step for the noise on the way."""
+    known = learner.knowledge
+    before = posterior.prior(known.belief, known.phi)
+    weights = posterior.posterior(before, learner.statistics, learner.noise_var, known.own_weight)
+    noise_var = posterior.estimate_noise(learner.statistics, weights, known.noise_guess, known.noise_frames)
+    noise_var = np.maximum(noise_var, 1e-12)
+    weights = posterior.posterior(before, learner.statistics, noise_var, known.own_weight)
+    return learner._replace(weights=weights, noise_var=noise_var, fresh=0)
+
+
+def inform(learner: Learner, new: Scaling, knowledge: Knowledge) -> Learner:
+    """Take the fleet's knowledge, on its basis; the agent's own past is carried over exactly."""
+    return solve(_rescaled(learner, new)._replace(knowledge=knowledge))
+
+
+def rescale(learner: Learner, moments: Moments) -> Learner:
+    """On an own basis: a new scale once the frames have doubled and it would differ by a quarter."""
+    if learner.frames > RESCALE_UNTIL or learner.frames & (learner.frames - 1):
+        return learner
+    new = scaling(moments)
+    ratio = new.scale / learner.scaling.scale
+    moved = np.abs(new.centre - learner.scaling.centre) / new.scale
+    if not (np.any(np.maximum(ratio, 1 / ratio) > RESCALE_RATIO) or np.any(moved > RESCALE_RATIO)):
+        return learner
+    return solve(_rescaled(learner, new))
+
+
+def _rescaled(learner: Learner, new: Scaling) -> Learner:
+    T, ratio = basis_change(learner.scaling, new, learner.channels, learner.lags)
+    return learner._replace(
+        scaling=new,
+        statistics=statistics.rebase(learner.statistics, T, ratio),
+        noise_var=ratio**2 * learner.noise_var,
+    )
+
+
+def basis_change(old: Scaling, new: Scaling, channels: int, lags: int) -> tuple[Array, Array]:
+    """T [F, F] of features and ratio [Q] of targets between two scalings."""
+    return features.change(old, new, channels, lags), (old.scale / new.scale)[:channels]
+
+
+def _split(scaling: Scaling, channels: int) -> tuple[Scaling, Scaling]:
+    return (
+        Scaling(scaling.centre[:channels], scaling.scale[:channels]),
+        Scaling(scaling.centre[channels:], scaling.scale[channels:]),
+    )

@@ -1,0 +1,67 @@
+"""A JSON object of fields; objects inside are flattened with dots, lists with indices.
+
+Time is looked for under ``time``, ``timestamp``, ``ts``, ``at_ms``, ``last_seen`` at the top (any case), a running count
+under ``seq`` or ``sequence``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from fleetgp.errors import PeerError
+from fleetgp.payloads import plain
+from fleetgp.payloads.content import Content, epoch_ms, number
+from fleetgp.wire.codec import check_depth
+
+TIME_KEYS = ("time", "timestamp", "ts", "at_ms", "last_seen")
+SEQUENCE_KEYS = ("seq", "sequence")
+MAX_FIELDS = 256
+MAX_DEPTH = 8
+
+
+def read(payload: bytes) -> Content:
+    """Raises PeerError ``depth``, ``syntax`` or ``fields``; a field that is no number is counted in ``rejected``."""
+    check_depth(payload, MAX_DEPTH)
+    try:
+        document = msgspec.json.decode(payload)
+    except (msgspec.DecodeError, RecursionError) as err:
+        raise PeerError("syntax", f"not JSON: {err}") from err
+    if not isinstance(document, dict):
+        if isinstance(document, list):
+            raise PeerError("syntax", "a JSON list is none of the formats known here")
+        return Content(values={plain.FIELD: number(document)})
+    return _read_object(document)
+
+
+def _read_object(document: dict[str, object]) -> Content:
+    at_ms: int | None = None
+    sequence: int | None = None
+    rejected: dict[str, int] = {}
+    values: dict[str, float | None] = {}
+    for name, value in _fields(document, ""):
+        key = name.lower()
+        try:
+            if key in TIME_KEYS and value is not None:
+                at_ms = epoch_ms(value) if at_ms is None else at_ms
+            elif key in SEQUENCE_KEYS and isinstance(value, int) and abs(value) < 2**63:
+                sequence = value
+            else:
+                values[name] = number(value)
+        except PeerError as err:
+            rejected[err.code] = rejected.get(err.code, 0) + 1
+        if len(values) > MAX_FIELDS:
+            raise PeerError("fields", f"more than {MAX_FIELDS} fields in one payload")
+    return Content(values=values, at_ms=at_ms, sequence=sequence, rejected=rejected)
+
+
+def _fields(value: object, name: str) -> Iterator[tuple[str, object]]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _fields(item, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _fields(item, f"{name}.{index}")
+    else:
+        yield name, value

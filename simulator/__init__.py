@@ -1,0 +1,1 @@
+"""The fleet on one clock: backtest, devices, and the demo."""

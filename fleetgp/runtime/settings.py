@@ -244,9 +244,11 @@ def _flatten(document: Mapping[str, Any], file: Path, content: str) -> Iterator[
                 name = f"{top}.{key}"
                 _known(name, _place(file, content, name))
                 yield name, raw
-        else:
-            _known(top, _place(file, content, top))
+        elif top in _BY_NAME:
             yield top, entry
+        else:
+            known = [*_BY_NAME.keys() - {name for name in _BY_NAME if "." in name}, *_TABLES, *spec.TABLES]
+            raise ConfigError(top, f"unknown; {spec.nearest(top, known)}", _place(file, content, top))
 
 
 def _from_toml(setting: Setting, raw: object, source: str) -> Value:
@@ -258,7 +260,7 @@ def _from_toml(setting: Setting, raw: object, source: str) -> Value:
 
 
 def _checked(setting: Setting, value: Value, source: str) -> Value:
-    if setting.is_id and value:
+    if setting.is_id and (value or setting.default):
         try:
             check_id(str(value), setting.name)
         except ConfigError as err:

@@ -48,7 +48,7 @@ class Setting:
                 words = "a number"
             case _:
                 return "text"
-        unit = f" of {self.unit}" if self.unit else ""
+        unit = f" of {'seconds' if self.unit == 's' else self.unit}" if self.unit else ""
         span = f" {self._range()}" if self._range() else ""
         return words + unit + span
 

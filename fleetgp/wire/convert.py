@@ -15,7 +15,7 @@ MAX_ELEMENTS = 1_000_000
 
 def to_tensor(array: Array) -> Tensor:
     """Raw little-endian bytes of an array of doubles. Raises LocalError when a number in it is not finite."""
-    values = np.ascontiguousarray(array, dtype="<f8")
+    values = np.asarray(array, dtype="<f8", order="C")
     if not np.all(np.isfinite(values)):
         raise LocalError("finite", f"an array of shape {values.shape} holds NaN or infinity")
     return Tensor(shape=values.shape, data=values.tobytes())

@@ -59,8 +59,9 @@ class SessionConfig:
 
     is_persistent: the broker keeps our queue while we are away. subscriptions: (filter, QoS 0 or 1). will: what the
     broker says for us when we vanish. heartbeat_topic: a topic we publish on that comes back to us; when for three times
-    heartbeat_s seconds nothing came back of what we sent, the connection is renewed. version: ``3.1.1``, or ``5`` to use
-    version 5 where the broker offers it.
+    heartbeat_s seconds nothing came back of what we sent, the connection is renewed. inbox_wait_s: how long QoS 1 messages
+    wait for room in a full inbox before the connection is renewed. version: ``3.1.1``, or ``5`` to use version 5 where
+    the broker offers it.
     """
 
     client_id: str
@@ -71,6 +72,7 @@ class SessionConfig:
     heartbeat_s: float = 20.0
     keepalive_s: int = 30
     inbox_capacity: int = 5000
+    inbox_wait_s: float = 3.0
     version: str = "3.1.1"
 
     def __post_init__(self) -> None:

@@ -42,18 +42,14 @@ from fleetgp.runtime.link import (
 )
 from fleetgp.runtime.logs import Log
 from fleetgp.runtime.outbox import Outbox
+from fleetgp.runtime.symptoms import SHORT_LIFE_S, Complaints, Echo, Rival
 
 __all__ = ["Incoming", "Link", "Outgoing", "Session", "SessionConfig", "parse_url"]
 
 MAX_PAYLOAD = 8_000_000  # bytes; a larger message is counted, acknowledged and thrown away
 STEP_S = 0.2  # longest wait of one step: bounds how late deadlines and a stop are noticed
 ANSWER_S = 10.0  # from the open socket to the confirmed subscriptions
-INBOX_WAIT_S = 3.0  # how long a full inbox holds up the connection before it is renewed
 PART_S = 1.0  # for a DISCONNECT to be written
-SHORT_LIFE_S = 5.0  # a connection that ends sooner is suspicious
-SHORT_LIVES = 3  # so many in a row mean that another program has our client id
-REPEAT_S = 600.0  # a trouble that lasts is said again this often
-HEARTBEATS = 3  # periods without an echo until the connection is renewed
 TAKEN_OVER = 142  # MQTT 5 reason code
 WRONG_VERSION = 132  # MQTT 5 reason code
 
@@ -96,9 +92,10 @@ class Session:
         self._is_ready = False
         self._ready_since_s = 0.0
         self._part_by_s: float | None = None
-        self._echo_by_s: float | None = None
-        self._short_lives = 0
-        self._said = ("", 0.0)
+        self._is_taken_over = False
+        self._complaints = Complaints(log, clock)
+        self._echo = Echo(config.heartbeat_topic, config.heartbeat_s, clock)
+        self._rival = Rival()
         self._counts: Counter[str] = Counter()
         topic = config.heartbeat_topic
         self._is_echo_ours = bool(topic) and not any(topic_matches_sub(f, topic) for f, _ in config.subscriptions)
@@ -150,7 +147,7 @@ class Session:
         with self._changed:
             is_taken = self._is_ready and self._delivery.publish(message)
             if is_taken:
-                self._expect_echo(message.topic)
+                self._echo.sent(message.topic)
             else:
                 self._counts["publish_refused"] += 1
             return is_taken
@@ -170,7 +167,8 @@ class Session:
                 self._note_outbox_failure(error)
                 self.publish(Outgoing(topic, payload, 1, is_retained))
             else:
-                self._expect_echo(topic)
+                if self._is_ready:
+                    self._echo.sent(topic)
 
     def counters(self) -> dict[str, int]:
         """Counts since the start, by name; what never happened may be absent except for the names of queues."""
@@ -226,7 +224,7 @@ class Session:
                     connection.open()
                 except (OSError, UnicodeError) as error:
                     self._counts["connect_failures"] += 1
-                    self._complain(explain(error, self._link))
+                    self._complaints.say(explain(error, self._link))
                 else:
                     self._serve(connection)
                 self._stopping.wait(self._backoff.next_s())
@@ -241,7 +239,8 @@ class Session:
         with self._changed:
             self._connection = connection
             self._part_by_s = None
-            self._echo_by_s = None
+            self._is_taken_over = False
+            self._echo.heard()
         ready_by_s = self._clock.monotonic_s() + ANSWER_S
         try:
             while connection.step(STEP_S):
@@ -260,17 +259,19 @@ class Session:
         if self._stopping.is_set():
             self._part()
         elif not self._is_ready and now_s > ready_by_s:
-            self._complain(f"the broker at {self._link.host}:{self._link.port} took the connection but does not answer")
+            self._complaints.say(
+                f"the broker at {self._link.host}:{self._link.port} took the connection but does not answer"
+            )
             return True
-        elif self._echo_by_s is not None and now_s > self._echo_by_s:
+        elif self._echo.is_lost:
             self._counts["heartbeat_lost"] += 1
-            self._complain("nothing comes back from the broker although it looks connected; connecting anew")
+            self._complaints.say("nothing comes back from the broker although it looks connected; connecting anew")
             return True
         return False
 
     def _act(self, connection: Connection) -> None:
         """Do what follows from what happened during a step."""
-        room_by_s = self._clock.monotonic_s() + INBOX_WAIT_S
+        room_by_s = self._clock.monotonic_s() + self._config.inbox_wait_s
         is_confirmed = False
         while connection.happened:
             match connection.happened.popleft():
@@ -308,9 +309,9 @@ class Session:
                     self._version = "3.1.1"
                     self._log.info("the broker does not offer MQTT 5; going on with 3.1.1")
                 else:
-                    self._complain(explain_refusal(code, self._link, self._config.client_id))
+                    self._complaints.say(explain_refusal(code, self._link, self._config.client_id))
             case Closed(code) if code == TAKEN_OVER:
-                self._short_lives = SHORT_LIVES
+                self._is_taken_over = True
             case Unreadable(mid, qos):
                 self._counts["unreadable"] += 1
                 if qos:
@@ -331,7 +332,7 @@ class Session:
             self._ready_since_s = self._clock.monotonic_s()
             self._pump()
             self._changed.notify_all()
-        self._said = ("", 0.0)
+        self._complaints.relief()
         self._log.info("connected", broker=f"{self._link.host}:{self._link.port}", client=self._config.client_id)
 
     def _leave(self) -> None:
@@ -346,15 +347,11 @@ class Session:
         if not was_ready or self._stopping.is_set():
             return
         self._counts["disconnects"] += 1
-        if lived_s >= SHORT_LIFE_S and self._short_lives < SHORT_LIVES:
-            self._short_lives = 0
+        if lived_s >= SHORT_LIFE_S:
             self._backoff.reset()
-        elif not was_ours:
-            self._short_lives += 1
-        if self._short_lives >= SHORT_LIVES:
-            self._short_lives = 0
+        if not was_ours and self._rival.is_there(lived_s, self._is_taken_over):
             self._counts["taken_over"] += 1
-            self._complain(
+            self._complaints.say(
                 f"the broker keeps closing the connection: most likely another program uses the client id "
                 f"{self._config.client_id!r}; give each program its own"
             )
@@ -365,7 +362,7 @@ class Session:
         if self._part_by_s is not None:
             return  # not acknowledged, so it comes again
         if not message.is_retained:
-            self._echo_by_s = None
+            self._echo.heard()
         if self._is_echo_ours and message.topic == self._config.heartbeat_topic:
             return
         if len(message.payload) > MAX_PAYLOAD:
@@ -383,7 +380,7 @@ class Session:
         if self._inbox.put(message, is_droppable=message.qos == 0, timeout_s=wait_s) or message.qos == 0:
             return
         if self._config.is_persistent:
-            self._complain(
+            self._complaints.say(
                 "messages come faster than they are worked off; connecting anew so that the broker keeps them"
             )
             self._part()
@@ -411,21 +408,9 @@ class Session:
         except StorageError as error:
             self._note_outbox_failure(error)
 
-    def _expect_echo(self, topic: str) -> None:
-        if self._is_ready and self._echo_by_s is None and topic == self._config.heartbeat_topic != "":
-            self._echo_by_s = self._clock.monotonic_s() + HEARTBEATS * self._config.heartbeat_s
-
     def _note_outbox_failure(self, error: StorageError) -> None:
         self._counts["outbox_failed"] += 1
         self._log.once("outbox failed", "error", "outbox_failed", why=str(error))
-
-    def _complain(self, sentence: str) -> None:
-        """Say a trouble once, and again only now and then while it lasts."""
-        now_s = self._clock.monotonic_s()
-        last, said_s = self._said
-        if sentence != last or now_s - said_s >= REPEAT_S:
-            self._said = (sentence, now_s)
-            self._log.warning("no_broker", why=sentence)
 
     def _raise_failure(self) -> None:
         if self._failure is not None:

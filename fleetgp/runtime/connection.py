@@ -68,9 +68,10 @@ class Unreadable:
 
 @dataclass(frozen=True)
 class Confirmed:
-    """The broker has our message (QoS 1), or it was written to the socket (QoS 0)."""
+    """The broker has our message (QoS 1), or it was written to the socket (QoS 0); code: its verdict in MQTT 5."""
 
     mid: int
+    code: int = 0
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,44 @@ class Closed:
 
 
 Happening = Accepted | Refused | Subscribed | Arrived | Unreadable | Confirmed | Closed
+
+
+class _Listener:
+    """paho's callbacks. Apart from the connection, so that the two form no circle and sockets close at once."""
+
+    def __init__(self, generation: int, clock: Clock) -> None:
+        self.happened: deque[Happening] = deque()
+        self._generation = generation
+        self._clock = clock
+
+    def on_connect(self, _client: Any, _data: Any, flags: paho.ConnectFlags, reason: ReasonCode, _props: Any) -> None:
+        self.happened.append(Refused(reason.value) if reason.is_failure else Accepted(flags.session_present))
+
+    def on_subscribe(self, _client: Any, _data: Any, _mid: int, reasons: list[ReasonCode], _props: Any) -> None:
+        self.happened.append(Subscribed(tuple(i for i, reason in enumerate(reasons) if reason.is_failure)))
+
+    def on_message(self, _client: Any, _data: Any, message: paho.MQTTMessage) -> None:
+        try:
+            topic = message.topic
+        except UnicodeDecodeError:
+            self.happened.append(Unreadable(message.mid, message.qos))
+            return
+        incoming = Incoming(
+            topic,
+            bytes(message.payload),
+            message.qos,
+            message.retain,
+            message.mid,
+            self._generation,
+            self._clock.now_ms(),
+        )
+        self.happened.append(Arrived(incoming))
+
+    def on_publish(self, _client: Any, _data: Any, mid: int, reason: ReasonCode, _props: Any) -> None:
+        self.happened.append(Confirmed(mid, reason.value))
+
+    def on_disconnect(self, _client: Any, _data: Any, flags: Any, reason: ReasonCode, _props: Any) -> None:
+        self.happened.append(Closed(reason.value if flags.is_disconnect_packet_from_server else 0))
 
 
 class Connection:
@@ -97,10 +136,10 @@ class Connection:
         clock: Clock,
     ) -> None:
         self.generation = generation
-        self.happened: deque[Happening] = deque()
+        self._listener = _Listener(generation, clock)
+        self.happened = self._listener.happened
         self._link = link
         self._config = config
-        self._clock = clock
         self._is_v5 = version == "5"
         self._client = self._make_client(tls)
 
@@ -164,43 +203,14 @@ class Connection:
         will = self._config.will
         if will is not None:
             client.will_set(will.topic, will.payload, will.qos, will.is_retained)
-        client.on_connect = self._on_connect
-        client.on_subscribe = self._on_subscribe
-        client.on_message = self._on_message
-        client.on_publish = self._on_publish
-        client.on_disconnect = self._on_disconnect
+        client.on_connect = self._listener.on_connect
+        client.on_subscribe = self._listener.on_subscribe
+        client.on_message = self._listener.on_message
+        client.on_publish = self._listener.on_publish
+        client.on_disconnect = self._listener.on_disconnect
         # With this callback set, paho leaves all writing to ``step`` and other threads only queue and wake it.
         client.on_socket_register_write = _leave_writing_to_step
         return client
-
-    def _on_connect(self, _client: Any, _data: Any, flags: paho.ConnectFlags, reason: ReasonCode, _props: Any) -> None:
-        self.happened.append(Refused(reason.value) if reason.is_failure else Accepted(flags.session_present))
-
-    def _on_subscribe(self, _client: Any, _data: Any, _mid: int, reasons: list[ReasonCode], _props: Any) -> None:
-        self.happened.append(Subscribed(tuple(i for i, reason in enumerate(reasons) if reason.is_failure)))
-
-    def _on_message(self, _client: Any, _data: Any, message: paho.MQTTMessage) -> None:
-        try:
-            topic = message.topic
-        except UnicodeDecodeError:
-            self.happened.append(Unreadable(message.mid, message.qos))
-            return
-        incoming = Incoming(
-            topic,
-            bytes(message.payload),
-            message.qos,
-            message.retain,
-            message.mid,
-            self.generation,
-            self._clock.now_ms(),
-        )
-        self.happened.append(Arrived(incoming))
-
-    def _on_publish(self, _client: Any, _data: Any, mid: int, _reason: Any, _props: Any) -> None:
-        self.happened.append(Confirmed(mid))
-
-    def _on_disconnect(self, _client: Any, _data: Any, flags: Any, reason: ReasonCode, _props: Any) -> None:
-        self.happened.append(Closed(reason.value if flags.is_disconnect_packet_from_server else 0))
 
 
 def _leave_writing_to_step(_client: Any, _data: Any, _sock: Any) -> None:

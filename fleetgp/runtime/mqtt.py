@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from paho.mqtt.client import topic_matches_sub
 
 from fleetgp.errors import ServiceError, StorageError
-from fleetgp.runtime.bounded import Bounded
 from fleetgp.runtime.clock import Clock
 from fleetgp.runtime.connection import (
     Accepted,
@@ -29,6 +28,7 @@ from fleetgp.runtime.connection import (
     Unreadable,
 )
 from fleetgp.runtime.delivery import Delivery
+from fleetgp.runtime.intake import Intake
 from fleetgp.runtime.link import (
     Backoff,
     Incoming,
@@ -46,12 +46,12 @@ from fleetgp.runtime.symptoms import SHORT_LIFE_S, Complaints, Echo, Rival
 
 __all__ = ["Incoming", "Link", "Outgoing", "Session", "SessionConfig", "parse_url"]
 
-MAX_PAYLOAD = 8_000_000  # bytes; a larger message is counted, acknowledged and thrown away
 STEP_S = 0.2  # longest wait of one step: bounds how late deadlines and a stop are noticed
 ANSWER_S = 10.0  # from the open socket to the confirmed subscriptions
 PART_S = 1.0  # for a DISCONNECT to be written
 TAKEN_OVER = 142  # MQTT 5 reason code
 WRONG_VERSION = 132  # MQTT 5 reason code
+FAILURES = 128  # MQTT 5 reason codes from here on say no
 
 
 class Session:
@@ -80,7 +80,6 @@ class Session:
         self._log = log
         self._tls: ssl.SSLContext | None = tls_context(link) if link.is_tls else None
         self._version = config.version
-        self._inbox: Bounded[Incoming] = Bounded(config.inbox_capacity)
         self._delivery = Delivery(outbox)
         self._backoff = Backoff(random.Random())
         self._changed = threading.Condition(threading.RLock())
@@ -98,8 +97,9 @@ class Session:
         self._rival = Rival()
         self._counts: Counter[str] = Counter()
         topic = config.heartbeat_topic
-        self._is_echo_ours = bool(topic) and not any(topic_matches_sub(f, topic) for f, _ in config.subscriptions)
-        self._subscriptions = config.subscriptions + (((topic, 0),) if self._is_echo_ours else ())
+        is_echo_ours = bool(topic) and not any(topic_matches_sub(f, topic) for f, _ in config.subscriptions)
+        self._subscriptions = config.subscriptions + (((topic, 0),) if is_echo_ours else ())
+        self._intake = Intake(config, is_echo_ours=is_echo_ours, counts=self._counts, log=log)
 
     # -- for the owner ------------------------------------------------------------------------------------------------
 
@@ -130,7 +130,7 @@ class Session:
     def receive(self, most: int, timeout_s: float) -> list[Incoming]:
         """Up to ``most`` messages, waiting for the first; [] when none came. Acknowledge QoS 1 ones, in order."""
         self._raise_failure()
-        return self._inbox.take(most, timeout_s)
+        return self._intake.inbox.take(most, timeout_s)
 
     def ack(self, message: Incoming) -> None:
         """Tell the broker that a QoS 1 message is safe. One of an earlier connection is left: it will come again."""
@@ -175,7 +175,7 @@ class Session:
         with self._changed:
             outbox = self._outbox.counters() if self._outbox else {}
             always = dict.fromkeys(("connects", "disconnects", "taken_over", "oversized"), 0)
-            return always | dict(self._counts) | self._inbox.counters() | outbox
+            return always | dict(self._counts) | self._intake.inbox.counters() | outbox
 
     def figures(self) -> dict[str, float]:
         """Depths of the queues now."""
@@ -186,7 +186,7 @@ class Session:
         )
         return {
             "mqtt_connected": float(self._is_ready),
-            "inbox_depth": float(self._inbox.depth),
+            "inbox_depth": float(self._intake.inbox.depth),
             "pending": float(self._delivery.pending),
         } | outbox
 
@@ -224,6 +224,7 @@ class Session:
                     connection.open()
                 except (OSError, UnicodeError) as error:
                     self._counts["connect_failures"] += 1
+                    self._rival.excuse()
                     self._complaints.say(explain(error, self._link))
                 else:
                     self._serve(connection)
@@ -240,7 +241,7 @@ class Session:
             self._connection = connection
             self._part_by_s = None
             self._is_taken_over = False
-            self._echo.heard()
+            self._echo.begin()
         ready_by_s = self._clock.monotonic_s() + ANSWER_S
         try:
             while connection.step(STEP_S):
@@ -265,7 +266,11 @@ class Session:
             return True
         elif self._echo.is_lost:
             self._counts["heartbeat_lost"] += 1
-            self._complaints.say("nothing comes back from the broker although it looks connected; connecting anew")
+            self._echo.count_loss()
+            self._complaints.say(
+                f"nothing comes back from the broker although it looks connected; connecting anew (if this stays, check "
+                f"that it lets {self._config.client_id!r} read {self._config.heartbeat_topic})"
+            )
             return True
         return False
 
@@ -276,9 +281,10 @@ class Session:
         while connection.happened:
             match connection.happened.popleft():
                 case Arrived(message):
-                    self._take_in(connection, message, room_by_s)
-                case Confirmed(mid):
+                    self._take_in(message, room_by_s)
+                case Confirmed(mid, code):
                     is_confirmed = True
+                    self._counts["refused_by_broker"] += code >= FAILURES
                     self._confirm(mid)
                 case happening:
                     self._change_state(connection, happening)
@@ -289,8 +295,8 @@ class Session:
 
     def _change_state(self, connection: Connection, happening: Happening) -> None:
         match happening:
-            case Accepted():
-                self._counts["connects"] += 1
+            case Accepted(had_queue):
+                self._note_accepted(had_queue)
                 if self._subscriptions:
                     connection.subscribe(self._subscriptions)
                 else:
@@ -332,7 +338,6 @@ class Session:
             self._ready_since_s = self._clock.monotonic_s()
             self._pump()
             self._changed.notify_all()
-        self._complaints.relief()
         self._log.info("connected", broker=f"{self._link.host}:{self._link.port}", client=self._config.client_id)
 
     def _leave(self) -> None:
@@ -349,6 +354,7 @@ class Session:
         self._counts["disconnects"] += 1
         if lived_s >= SHORT_LIFE_S:
             self._backoff.reset()
+            self._complaints.relief()
         if not was_ours and self._rival.is_there(lived_s, self._is_taken_over):
             self._counts["taken_over"] += 1
             self._complaints.say(
@@ -358,34 +364,20 @@ class Session:
         else:
             self._log.warning("disconnected", broker=f"{self._link.host}:{self._link.port}", after_s=round(lived_s, 1))
 
-    def _take_in(self, connection: Connection, message: Incoming, room_by_s: float) -> None:
+    def _take_in(self, message: Incoming, room_by_s: float) -> None:
         if self._part_by_s is not None:
-            return  # not acknowledged, so it comes again
+            self._counts["parting_dropped"] += message.qos == 0
+            return  # not acknowledged, so what is QoS 1 comes again
         if not message.is_retained:
             self._echo.heard()
-        if self._is_echo_ours and message.topic == self._config.heartbeat_topic:
-            return
-        if len(message.payload) > MAX_PAYLOAD:
-            self._counts["oversized"] += 1
-            self._log.once(
-                f"oversized {message.topic}",
-                "warning",
-                "message thrown away: too large",
-                topic=message.topic,
-                bytes=len(message.payload),
-            )
-            self.ack(message)
-            return
-        wait_s = max(0.0, room_by_s - self._clock.monotonic_s())
-        if self._inbox.put(message, is_droppable=message.qos == 0, timeout_s=wait_s) or message.qos == 0:
-            return
-        if self._config.is_persistent:
-            self._complaints.say(
-                "messages come faster than they are worked off; connecting anew so that the broker keeps them"
-            )
-            self._part()
-        else:
-            self.ack(message)  # this broker keeps nothing for us; unacknowledged it would only freeze the delivery
+        match self._intake.offer(message, max(0.0, room_by_s - self._clock.monotonic_s())):
+            case "finished":
+                self.ack(message)
+            case "refused":
+                self._complaints.say("messages come faster than they are worked off; the broker has to keep them")
+                self._part()
+            case "kept":
+                return
 
     # -- small parts --------------------------------------------------------------------------------------------------
 
@@ -407,6 +399,12 @@ class Session:
             self._delivery.pump()
         except StorageError as error:
             self._note_outbox_failure(error)
+
+    def _note_accepted(self, had_queue: bool) -> None:
+        if self._config.is_persistent and self._counts["connects"] and not had_queue:
+            self._counts["queues_forgotten"] += 1
+            self._log.warning("the broker forgot the messages it kept for us", client=self._config.client_id)
+        self._counts["connects"] += 1
 
     def _note_outbox_failure(self, error: StorageError) -> None:
         self._counts["outbox_failed"] += 1

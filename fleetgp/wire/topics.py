@@ -75,5 +75,5 @@ def parse(topic: str) -> Address | None:
             address = Address(fleet, "commands", target, "command")
         case _:
             return None
-    names = [address.fleet] + ([address.id] if address.id else [])
+    names = [address.fleet] if address.area == "fleet" else [address.fleet, address.id]
     return address if all(ID_PATTERN.fullmatch(name) for name in names) else None

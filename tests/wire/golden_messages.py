@@ -1,0 +1,166 @@
+"""One message of each type, with every field set to something that is not its default: what the golden files hold."""
+
+from __future__ import annotations
+
+import struct
+
+from fleetgp.schema import Channel, Covariate, Schema
+from fleetgp.wire.messages import (
+    AnomalyEvent,
+    Bootstrap,
+    ChannelPrediction,
+    Command,
+    FleetModel,
+    Health,
+    Included,
+    Message,
+    Prediction,
+    RoundNotice,
+    Status,
+    Summary,
+    Tensor,
+)
+
+AT_MS = 1_767_225_600_123  # 2026-01-01T00:00:00.123Z
+
+
+def tensor(*shape: int, numbers: tuple[float, ...]) -> Tensor:
+    """A tensor whose bytes are made by the standard library, not by the code under test."""
+    return Tensor(shape=shape, data=struct.pack(f"<{len(numbers)}d", *numbers))
+
+
+SCHEMA = Schema(
+    channels=(
+        Channel(name="temperature", unit="°C", topic="sensors/pump-1", field="t"),
+        Channel(name="PM2.5", transform="log1p"),
+    ),
+    covariates=(Covariate(name="heating", unit="%", known_ahead=True),),
+    interval_s=0.5,
+    lags=3,
+)
+
+STATUS = Status(
+    at_ms=AT_MS,
+    name="pump-1",
+    role="agent",
+    is_online=True,
+    instance="7f3a",
+    started_ms=AT_MS - 1000,
+    state="federated",
+    software="0.1.0",
+    host="pi-7",
+    basis=2,
+    round=12,
+    schema=SCHEMA,
+    note='says "hello"\n',
+)
+
+PREDICTION = Prediction(
+    at_ms=AT_MS,
+    agent="pump-1",
+    sequence=4711,
+    channels={
+        "temperature": ChannelPrediction(mean=20.5, low=19.0, high=22.0, observed=20.25, z=-0.25),
+        "PM2.5": ChannelPrediction(mean=35.0, low=30.0, high=41.5),
+    },
+    score=1.5,
+    threshold=8.0,
+    is_alarmed=True,
+    basis=2,
+    round=12,
+)
+
+EVENT = AnomalyEvent(
+    at_ms=AT_MS,
+    agent="pump-1",
+    event_id="pump-1-4700",
+    state="closed",
+    start_ms=AT_MS - 9000,
+    end_ms=AT_MS - 500,
+    frames=17,
+    peak_score=11.25,
+    peak_ms=AT_MS - 4000,
+    blame={"temperature": 0.75, "PM2.5": 0.25},
+    note="stuck",
+)
+
+HEALTH = Health(
+    at_ms=AT_MS,
+    name="bridge",
+    role="bridge",
+    instance="01",
+    figures={"rss_mb": 31.5, "inbox_depth": 0.0},
+    dropped={"syntax": 3},
+    note="ok",
+)
+
+ROUND = RoundNotice(
+    at_ms=AT_MS,
+    round=12,
+    state="closed",
+    basis=2,
+    deadline_ms=AT_MS + 5000,
+    answered=("pump-1", "pump-2"),
+    missing=("pump-3",),
+    included=("pump-1", "pump-2", "pump-4"),
+    bytes_received=4096,
+    bytes_sent=2048,
+    seconds=0.125,
+    note="one late",
+)
+
+COMMAND = Command(at_ms=AT_MS, action="pause", note="cleaning")
+
+BOOTSTRAP = Bootstrap(
+    at_ms=AT_MS,
+    agent="pump-1",
+    incarnation=3,
+    sequence=8,
+    schema=SCHEMA,
+    count=tensor(3, numbers=(100.0, 90.0, 100.0)),
+    mean=tensor(3, numbers=(20.5, 3.25, -0.5)),
+    centred_square_sum=tensor(3, numbers=(12.0, 0.125, 1e-300)),
+)
+
+SUMMARY = Summary(
+    at_ms=AT_MS,
+    agent="pump-1",
+    incarnation=3,
+    sequence=9,
+    round=12,
+    origin=5,
+    basis=2,
+    signature="0.5s x3 | temperature:identity",
+    precision=tensor(2, 3, numbers=(2.0, -0.5, 3.0, 4.0, 0.0, 1e300)),
+    shift=tensor(2, 2, numbers=(1.0, -1.0, 0.1, -0.0)),
+    count=tensor(2, numbers=(100.0, 99.5)),
+    noise_variance=tensor(2, numbers=(0.25, 0.5)),
+)
+
+MODEL = FleetModel(
+    at_ms=AT_MS,
+    round=12,
+    origin=5,
+    basis=2,
+    schema=SCHEMA,
+    centre=tensor(3, numbers=(20.0, 3.0, 0.0)),
+    scale=tensor(3, numbers=(2.0, 0.5, 1.0)),
+    precision=tensor(2, 3, numbers=(3.0, -0.5, 4.0, 5.0, 0.0, 6.0)),
+    shift=tensor(2, 2, numbers=(1.0, -1.0, 0.1, 0.0)),
+    deviation_scale=tensor(2, numbers=(0.5, 0.25)),
+    noise_variance=tensor(2, numbers=(0.25, 0.5)),
+    included={"pump-1": Included(incarnation=3, sequence=9, factor=0.9375)},
+)
+
+# golden file -> the message in it. Files are never edited, only added: a new form is a new file.
+GOLDEN: dict[str, Message] = {
+    "status-v1.json": STATUS,
+    "prediction-v1.json": PREDICTION,
+    "event-v1.json": EVENT,
+    "health-v1.json": HEALTH,
+    "round-v1.json": ROUND,
+    "command-v1.json": COMMAND,
+    "bootstrap-v1.bin": BOOTSTRAP,
+    "summary-v1.bin": SUMMARY,
+    "model-v1.bin": MODEL,
+}

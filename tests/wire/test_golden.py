@@ -1,0 +1,67 @@
+"""Messages as they were when first released: read today as then, written today byte for byte as then, and by strangers."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import second_reader
+from golden_messages import AT_MS, GOLDEN
+
+from fleetgp.wire import messages
+from fleetgp.wire.codec import decode, encode
+
+FOLDER = Path(__file__).parent / "golden"
+
+
+def _plain(value: Any) -> Any:
+    """What any reader in any language should see: maps, lists, texts and numbers. Channels leave defaults out."""
+    if isinstance(value, msgspec.Struct):
+        fields = {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
+        if value.__struct_config__.omit_defaults:
+            defaults = {field.name: field.default for field in msgspec.structs.fields(value)}
+            fields = {name: item for name, item in fields.items() if item != defaults[name]}
+        tag = value.__struct_config__.tag
+        return {"type": tag, **fields} if tag else fields
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def test_every_message_has_a_golden_file() -> None:
+    """A message added without one would be free to change."""
+    assert {type(message) for message in GOLDEN.values()} == set(messages.ALL)
+    assert {path.name for path in FOLDER.iterdir()} == set(GOLDEN)
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden_bytes_are_read_as_they_were_meant(name: str) -> None:
+    assert decode((FOLDER / name).read_bytes(), type(GOLDEN[name])) == GOLDEN[name]
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_messages_are_still_written_as_golden_bytes(name: str) -> None:
+    assert encode(GOLDEN[name]) == (FOLDER / name).read_bytes()
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_a_second_reader_sees_the_same(name: str) -> None:
+    """The standard library's JSON, or a MessagePack reader from the specification, finds every field and number."""
+    content = (FOLDER / name).read_bytes()
+    seen = json.loads(content) if name.endswith(".json") else second_reader.read(content)
+    assert seen == _plain(GOLDEN[name])
+    assert seen["at_ms"] == AT_MS
+    assert seen["version"] == 1
+
+
+def test_a_second_reader_sees_the_numbers_of_a_tensor() -> None:
+    """Little-endian doubles in C order, negative zero and extremes included."""
+    seen: Any = second_reader.read((FOLDER / "summary-v1.bin").read_bytes())
+    assert seen["precision"]["shape"] == [2, 3]
+    assert seen["precision"]["dtype"] == "<f8"
+    assert struct.unpack("<6d", seen["precision"]["data"]) == (2.0, -0.5, 3.0, 4.0, 0.0, 1e300)
+    assert seen["shift"]["data"][-8:] == bytes(7) + b"\x80"

@@ -31,6 +31,7 @@ from fleetgp.errors import NumericalError, PeerError
 from fleetgp.gp import aggregate, message
 from fleetgp.gp.learner import basis_change, default_phi
 from fleetgp.scaling import Moments
+from fleetgp.wire import codec
 from fleetgp.wire.convert import to_tensor, to_triangles
 from fleetgp.wire.messages import FleetModel, Included, RoundNotice
 
@@ -131,6 +132,7 @@ def _open(state: State, at_ms: int) -> tuple[State, list[Effect]]:
 def _close(state: State, current: Round, at_ms: int) -> tuple[State, list[Effect]]:
     state, note = _renew_basis(state)
     state = _forget(state)
+    payload = codec.encode(model(state, at_ms)) if state.basis else b""
     known = sorted({*state.told, *state.answers})
     notice = RoundNotice(
         at_ms=at_ms,
@@ -142,13 +144,12 @@ def _close(state: State, current: Round, at_ms: int) -> tuple[State, list[Effect
         missing=tuple(name for name in known if name not in current.answered),
         included=tuple(sorted(state.answers)),
         bytes_received=current.bytes_received,
+        bytes_sent=len(payload),
         seconds=(at_ms - current.opened_ms) / 1000,
         note=note,
     )
     state = msgspec.structs.replace(state, open_round=None)
-    if state.basis == 0:
-        return state, [PublishRound(notice)]
-    return state, [PublishModel(model(state, at_ms)), PublishRound(notice)]
+    return state, [PublishModel(payload), PublishRound(notice)] if payload else [PublishRound(notice)]
 
 
 def _renew_basis(state: State) -> tuple[State, str]:

@@ -10,7 +10,7 @@ from fleetgp.arrays import Array
 from fleetgp.gp.message import Term
 from fleetgp.scaling import Moments, Scaling
 from fleetgp.schema import Schema
-from fleetgp.wire.messages import FleetModel, RoundNotice
+from fleetgp.wire.messages import RoundNotice
 
 
 class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,9 +100,9 @@ Event = BootstrapArrived | SummaryArrived | Tick
 
 @dataclass(frozen=True)
 class PublishModel:
-    """Effect: give the fleet's knowledge back."""
+    """Effect: give the fleet's knowledge back; payload: an encoded FleetModel."""
 
-    model: FleetModel
+    payload: bytes
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,8 @@ OWN_NOISE = 1.0
 OWN_NOISE_FRAMES = 1.0
 FLEET_NOISE_FRAMES = 20.0
 RESCALE_RATIO = 1.25
-# an own basis is scaled anew whenever its frames have doubled, up to here
+# an own basis is looked at after every frame up to the first count, whenever frames have doubled up to the second
+RESCALE_OFTEN = 64
 RESCALE_UNTIL = 4096
 
 
@@ -148,8 +149,9 @@ def inform(learner: Learner, new: Scaling, knowledge: Knowledge) -> Learner:
 
 
 def rescale(learner: Learner, moments: Moments) -> Learner:
-    """On an own basis: a new scale once the frames have doubled and it would differ by a quarter."""
-    if learner.frames > RESCALE_UNTIL or learner.frames & (learner.frames - 1):
+    """On an own basis: a new scale where it would differ by a quarter; looked at often while readings are few."""
+    is_doubled = learner.frames & (learner.frames - 1) == 0
+    if learner.frames > RESCALE_UNTIL or not (learner.frames <= RESCALE_OFTEN or is_doubled):
         return learner
     new = scaling(moments)
     ratio = new.scale / learner.scaling.scale

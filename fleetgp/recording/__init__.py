@@ -1,0 +1,1 @@
+"""Recorded streams, read as their spec says."""

@@ -1,0 +1,138 @@
+"""A whole fleet on one simulated clock: the live system's brains, fed with recordings, as fast as they go."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from coordinator import rounds
+from coordinator import state as coordination
+from edge_agent import agent
+from edge_agent.frames import Sample
+from edge_agent.state import AgentConfig, Count, Effect, ModelArrived, Publish, Readings, RoundOpened, State
+from fleetgp.recording.csv import Record
+from fleetgp.wire import codec
+from fleetgp.wire.messages import AnomalyEvent, Prediction
+
+Recordings = Mapping[str, Iterator[Record]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run. round_ms: 0 = no rounds, every agent for itself. joins: when an agent first exists, UTC epoch ms.
+
+    agent: settings of every agent, its id replaced by the recording's.
+    """
+
+    agent: AgentConfig
+    round_ms: int = 0
+    start_ms: int | None = None
+    end_ms: int | None = None
+    joins: Mapping[str, int] = field(default_factory=dict)
+    half_life_rounds: float = 10_000.0
+
+
+@dataclass
+class Outcome:
+    """What came of a run. counts: left out, by reason. rounds, bytes: closed rounds and what they moved."""
+
+    events: list[AnomalyEvent] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    rounds: int = 0
+    bytes: int = 0
+    frames: int = 0
+
+
+@dataclass
+class Fleet:
+    """Agents and coordinator between two instants."""
+
+    plan: Plan
+    on_prediction: Callable[[Prediction], None]
+    outcome: Outcome = field(default_factory=Outcome)
+    agents: dict[str, State] = field(default_factory=dict)
+    coordinator: coordination.State | None = None
+    model: bytes = b""
+    next_round_ms: int = 0
+
+    def read(self, name: str, record: Record) -> None:
+        """Give one agent one row of its recording, after whatever rounds were due before it."""
+        self._rounds_until(record.at_ms)
+        if name not in self.agents:
+            config = msgspec.structs.replace(self.plan.agent, agent_id=name, is_live=False)
+            self.agents[name] = agent.init(config, record.at_ms)
+            if self.model:
+                self._step(name, ModelArrived(record.at_ms, self.model))
+        positions = tuple(range(len(record.values)))
+        sample = Sample(record.at_ms, record.at_ms, positions, record.values)
+        self._step(name, Readings(record.at_ms, (sample,)))
+        self.outcome.frames += 1
+
+    def _step(self, name: str, event: Readings | ModelArrived | RoundOpened) -> list[Effect]:
+        self.agents[name], effects = agent.step(self.agents[name], event)
+        for effect in effects:
+            if isinstance(effect, Count):
+                self.outcome.counts[effect.reason] = self.outcome.counts.get(effect.reason, 0) + effect.number
+            elif isinstance(effect.message, Prediction):
+                self.on_prediction(effect.message)
+            elif isinstance(effect.message, AnomalyEvent):
+                self.outcome.events.append(effect.message)
+        return effects
+
+    def _rounds_until(self, at_ms: int) -> None:
+        if not self.plan.round_ms:
+            return
+        if self.coordinator is None:
+            config = coordination.CoordinatorConfig(
+                round_s=self.plan.round_ms / 1000, answer_s=0.0, half_life_rounds=self.plan.half_life_rounds
+            )
+            self.coordinator = rounds.init(config, at_ms)
+            self.next_round_ms = at_ms + self.plan.round_ms
+        while self.next_round_ms <= at_ms:
+            self._round(self.next_round_ms)
+            self.next_round_ms += self.plan.round_ms
+
+    def _round(self, at_ms: int) -> None:
+        """One round: opened, answered by every agent at once, closed, its model given to every agent."""
+        self._coordinate(coordination.Tick(at_ms))
+        for name in sorted(self.agents):
+            for effect in self._step(
+                name, RoundOpened(at_ms, 0 if self.coordinator is None else self.coordinator.round)
+            ):
+                if isinstance(effect, Publish):
+                    kind = coordination.BootstrapArrived if effect.kind == "bootstrap" else coordination.SummaryArrived
+                    self._coordinate(kind(at_ms, name, codec.encode(effect.message)))
+        self._coordinate(coordination.Tick(at_ms))
+
+    def _coordinate(self, event: coordination.Event) -> None:
+        assert self.coordinator is not None
+        self.coordinator, effects = rounds.step(self.coordinator, event)
+        for effect in effects:
+            if isinstance(effect, coordination.PublishModel):
+                self.model = effect.payload
+                for name in sorted(self.agents):
+                    self._step(name, ModelArrived(event.at_ms, effect.payload))
+            elif isinstance(effect, coordination.PublishRound):
+                if effect.notice.state == "closed":
+                    self.outcome.rounds += 1
+                    self.outcome.bytes += effect.notice.bytes_received + effect.notice.bytes_sent
+            else:
+                self.outcome.counts[effect.reason] = self.outcome.counts.get(effect.reason, 0) + 1
+
+
+def run(recordings: Recordings, plan: Plan, on_prediction: Callable[[Prediction], None]) -> Outcome:
+    """Run recordings through a fleet in the order of their times; on_prediction sees every prediction made."""
+    fleet = Fleet(plan, on_prediction)
+
+    def rows(name: str) -> Iterator[tuple[int, str, Record]]:
+        begin = max(plan.start_ms or 0, plan.joins.get(name, 0))
+        for record in recordings[name]:
+            if record.at_ms >= begin and (plan.end_ms is None or record.at_ms < plan.end_ms):
+                yield record.at_ms, name, record
+
+    for _, name, record in heapq.merge(*(rows(name) for name in sorted(recordings)), key=lambda row: row[:2]):
+        fleet.read(name, record)
+    return fleet.outcome

@@ -257,10 +257,9 @@ def _end_leftover(folder: Path) -> None:
     """
     try:
         pid, owner = map(int, (folder / "broker.pid").read_text().split())
-        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except (OSError, ValueError):
         return
-    if os.fsencode(folder / "broker.conf") not in arguments:
+    if not _is_running(pid, folder):
         return
     if Path(f"/proc/{owner}").exists():
         raise ServiceError(f"a broker on {folder} is already run by another program (pid {owner}); end that one first")
@@ -270,5 +269,15 @@ def _end_leftover(folder: Path) -> None:
         except ProcessLookupError:
             return
         by_s = time.monotonic() + 2.0
-        while time.monotonic() < by_s and Path(f"/proc/{pid}").exists():
+        while time.monotonic() < by_s:
+            if not _is_running(pid, folder):
+                return
             time.sleep(0.02)
+
+
+def _is_running(pid: int, folder: Path) -> bool:
+    """Whether the process is a broker on this folder; a dead one that nobody collected has no command line."""
+    try:
+        return os.fsencode(folder / "broker.conf") in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False

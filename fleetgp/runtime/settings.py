@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -281,7 +281,7 @@ def _known(name: str, source: str) -> Setting:
         return _BY_NAME[name]
     if name in spec.TABLES or name.split(".")[0] in spec.TABLES:
         raise ConfigError(name, "can only be set in the settings file", source)
-    raise ConfigError(name, f"there is no such setting; {_advice(name, list(_BY_NAME))}", source)
+    raise ConfigError(name, f"there is no such setting; {_advice(name, _BY_NAME)}", source)
 
 
 def _known_variable(variable: str) -> Setting:
@@ -292,14 +292,12 @@ def _known_variable(variable: str) -> Setting:
     )
 
 
-def _advice(name: str, known: list[str]) -> str:
-    """The nearest of the known names, the one table's own where the name begins like one of them."""
-    group = name.split(".")[0]
-    same_table = [other for other in known if other.startswith(f"{group}.")]
-    if "." in name and same_table:
-        return spec.nearest(name, same_table)
-    near = spec.nearest(name, known)
-    return near if near.startswith("did you mean") else "docs/settings.md lists all of them"
+def _advice(name: str, known: Iterable[str]) -> str:
+    """The nearest of the known names; within a table that exists, of that table's."""
+    table, _, key = name.partition(".")
+    keys = [other.partition(".")[2] for other in known if other.startswith(f"{table}.")]
+    near = f"{table}.{near_key}" if (near_key := spec.closest(key, keys)) else spec.closest(name, known)
+    return f'did you mean "{near}"?' if near else "docs/settings.md lists all of them"
 
 
 def _whole(text: str) -> int:

@@ -5,6 +5,7 @@ File: 8 bytes of magic, then version, CRC-32 of the payload (both uint32) and it
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 import zlib
@@ -34,7 +35,8 @@ def save(path: Path, payload: bytes, *, version: int) -> None:
         beside.replace(path)
         sync_folder(path.parent)
     except OSError as err:
-        beside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            beside.unlink()
         raise StorageError(f"cannot save {path}: {err.strerror or err}; the last snapshot before it is kept") from err
 
 

@@ -73,8 +73,13 @@ def refuse_unknown(given: Iterable[str], known: Iterable[str], table: str, sourc
 def nearest(word: str, known: Iterable[str]) -> str:
     """``did you mean "..."?`` with the nearest known word, or all of them where none is near."""
     names = sorted(known)
-    near = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
-    return f'did you mean "{near[0]}"?' if near else f"known are {', '.join(names)}"
+    near = closest(word, names)
+    return f'did you mean "{near}"?' if near else f"known are {', '.join(names)}"
+
+
+def closest(word: str, known: Iterable[str]) -> str:
+    """The known word most like this one, "" where none is like it."""
+    return next(iter(difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.5)), "")
 
 
 def _table(value: object, key: str, source: str) -> Mapping[str, Any]:

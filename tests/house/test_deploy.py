@@ -248,7 +248,7 @@ class Answer(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def port() -> Iterator[int]:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
-        threading.Thread(target=server.serve_forever, name="answer", daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), name="answer", daemon=True).start()
         yield server.server_address[1]
         server.shutdown()
 

@@ -22,6 +22,9 @@ PICKLE = re.compile(
     + "pick"
     + "le=True"
 )
+REGISTRIES = re.compile(
+    "|".join(["py" + r"pi\.org", "python" + r"hosted\.org", "npm" + r"js\.(?:org|com)", "deb" + r"\.debian\.org"])
+)
 WALL = 400
 
 
@@ -73,6 +76,12 @@ def test_the_rule_leaves_other_paths_alone(line: str) -> None:
 
 def test_no_paths_of_one_machine() -> None:
     assert places(MACHINE_PATHS, texts()) == []
+
+
+def test_no_addresses_of_package_registries() -> None:
+    """Where packages come from is each machine's own business: pip and apt know."""
+    assert REGISTRIES.search("https://" + "py" + "pi.org/simple")
+    assert places(REGISTRIES, texts()) == []
 
 
 def test_no_pickle() -> None:

@@ -101,7 +101,8 @@ def _summary(entry: EntryPoint) -> str:
         return _remedy(error) or f"cannot be loaded: {error}"
     except AttributeError as error:
         return f"cannot be loaded: {error}"
-    return docstring.strip().splitlines()[0] if docstring else ""
+    first = docstring.strip().partition("\n")[0].rstrip(".") if docstring else ""
+    return first[:1].upper() + first[1:]
 
 
 def _find(name: str, commands: Mapping[str, EntryPoint]) -> Command:

@@ -17,7 +17,7 @@ COMMANDS = '''
 from fleetgp.errors import ServiceError
 
 def greet(argv):
-    """Greet whoever is named.
+    """greet whoever is named.
 
     More that only --help of the command tells.
     """
@@ -74,7 +74,7 @@ def test_help_shows_first_docstring_lines_and_survives_commands_that_cannot_load
 ) -> None:
     assert main(["--help"]) == 0
     lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.startswith("  ")}
-    assert lines["greet"].endswith("Greet whoever is named.")
+    assert lines["greet"].endswith("  Greet whoever is named")
     assert lines["screen"].endswith('needs: pip install "fleetgp[dashboard]"')
     assert "a_package_that_nobody_wrote" in lines["broken"]
 

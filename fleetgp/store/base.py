@@ -46,7 +46,8 @@ class Batch:
 
 @dataclass(frozen=True)
 class WriteReport:
-    """What became of a batch: rows new, rows that were there already, rows refused by reason."""
+    """What became of a batch: rows new (or merged into one of the same instant), rows that were there already, rows and
+    documents refused by reason. written + duplicates + refused rows is the number of rows of the batch."""
 
     written: int = 0
     duplicates: int = 0
@@ -55,7 +56,7 @@ class WriteReport:
 
 @dataclass(frozen=True)
 class SeriesInfo:
-    """A series in the store. channels: column names in order of arrival; first_ms, last_ms: range of at_ms."""
+    """A series in the store. channels: column names in order of arrival; first_ms, last_ms: range of at_ms; rows: raw."""
 
     kind: Kind
     name: str
@@ -67,7 +68,9 @@ class SeriesInfo:
 
 @dataclass(frozen=True)
 class Window:
-    """Values over a span, at most as many points as were asked for.
+    """Values over a span, at most as many points as were asked for, in order of time.
+
+    Of raw rows an instant may come more than once, where rows of one time contradict each other.
 
     at_ms: [n] start of each point. mean, low, high: per column [n], NaN where missing; low and high are the extremes of
     the readings behind a point and equal mean where each point is one row. step_ms: width of a point, 0 for raw rows.

@@ -10,13 +10,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from fleetgp.errors import ConfigError
+from fleetgp.store.base import Reader, Writer
 from fleetgp.store.sqlite_read import SqliteReader
 from fleetgp.store.sqlite_schema import BUSY_S, connect_reader, connect_writer
 from fleetgp.store.sqlite_upkeep import Retention
 from fleetgp.store.sqlite_write import SqliteWriter
 
 
-def open_writer(path: Path, *, raw_days: float, rollup_days: float, busy_s: float = BUSY_S) -> SqliteWriter:
+def open_writer(path: Path, *, raw_days: float, rollup_days: float, busy_s: float = BUSY_S) -> Writer:
     """Open a store for writing; it and its folder are made where they do not exist.
 
     raw_days, rollup_days: how long raw rows and rollups of a minute are kept. busy_s: how long to wait for another
@@ -31,6 +32,6 @@ def open_writer(path: Path, *, raw_days: float, rollup_days: float, busy_s: floa
     return SqliteWriter(connect_writer(path, busy_s), path, Retention(raw_days, rollup_days))
 
 
-def open_reader(path: Path, *, busy_s: float = BUSY_S) -> SqliteReader:
+def open_reader(path: Path, *, busy_s: float = BUSY_S) -> Reader:
     """Open a store for reading only. Raises StorageError when nothing was written yet or the file cannot be used."""
     return SqliteReader(connect_reader(path, busy_s), path)

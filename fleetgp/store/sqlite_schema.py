@@ -1,7 +1,7 @@
 """Tables of the SQLite store, and connections to it.
 
     series    one row a series: id, kind, name, range of its times, count of its raw rows, and floor_ms: raw rows before
-              it have been dropped for their age (NULL: none yet); always a whole minute
+              it have been dropped for their age (NULL: none yet); always a whole minute. capacity: columns its table has
     columns   name of each column of a series by position
     s<id>     raw rows of one series, at_ms and ordinal first, then received_ms and one REAL column c<position> a channel
     dirty     minutes of a series whose raw rows changed since they were rolled up; written with the rows
@@ -30,6 +30,7 @@ _TABLES = """
 CREATE TABLE series (
     id INTEGER PRIMARY KEY, kind TEXT NOT NULL, name TEXT NOT NULL,
     first_ms INTEGER NOT NULL, last_ms INTEGER NOT NULL, rows INTEGER NOT NULL DEFAULT 0, floor_ms INTEGER,
+    capacity INTEGER NOT NULL,
     UNIQUE (kind, name)
 );
 CREATE TABLE columns (

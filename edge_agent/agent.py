@@ -21,7 +21,7 @@ from edge_agent.state import (
 )
 from edge_agent.watch import watch
 from fleetgp import alarm, calibrate, features, scaling
-from fleetgp.errors import PeerError
+from fleetgp.errors import NumericalError, PeerError
 from fleetgp.gp import aggregate, message
 from fleetgp.gp import learner as learning
 from fleetgp.scaling import Scaling
@@ -51,7 +51,14 @@ def init(config: AgentConfig, at_ms: int) -> State:
 
 
 def step(state: State, event: Event) -> tuple[State, list[Effect]]:
-    """State and effects after one event."""
+    """State and effects after one event. An event that no number comes of is counted and leaves the state as it was."""
+    try:
+        return _step(state, event)
+    except NumericalError as err:
+        return state, [Count("numerical", 1, str(err))]
+
+
+def _step(state: State, event: Event) -> tuple[State, list[Effect]]:
     match event:
         case Readings():
             return _take(state, event)
@@ -79,7 +86,10 @@ def _take(state: State, event: Readings) -> tuple[State, list[Effect]]:
 def _watch_all(state: State, closed: list[framing.Frame]) -> tuple[State, list[Effect]]:
     effects: list[Effect] = []
     for frame in closed:
-        state, more = watch(state, frame)
+        try:
+            state, more = watch(state, frame)
+        except NumericalError as err:
+            more = [Count("numerical", 1, str(err))]
         effects += more
     return state, effects
 

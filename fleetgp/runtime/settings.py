@@ -80,6 +80,15 @@ class Settings:
             raise ConfigError("channels", problem)
         return self.streams
 
+    def with_values(self, values: Mapping[str, Value], source: str) -> Settings:
+        """The same settings but for these values, checked as any other. Raises ConfigError."""
+        changed = {name: _checked(_known(name, source), value, source) for name, value in values.items()}
+        return Settings(
+            MappingProxyType({**self.values, **changed}),
+            MappingProxyType({**self.sources, **dict.fromkeys(changed, source)}),
+            self.streams,
+        )
+
     def rows(self) -> Iterator[tuple[str, str, str]]:
         """(name, value, source) of every setting for printing; a secret that is set shows as ``***``."""
         for setting in SETTINGS:

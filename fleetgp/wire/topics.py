@@ -57,9 +57,9 @@ def all_agents(fleet: str, kind: str) -> str:
     return agent(fleet, "+", kind)
 
 
-def everything(fleet: str) -> str:
-    """Subscription filter: all that this fleet says."""
-    return f"{ROOT}/{fleet}/#"
+def all_services(fleet: str) -> tuple[str, ...]:
+    """Subscription filters: status and health of the coordinator and the bridge."""
+    return tuple(service(fleet, "+", kind) for kind in SERVICE_KINDS)
 
 
 def parse(topic: str) -> Address | None:

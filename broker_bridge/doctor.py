@@ -1,0 +1,181 @@
+"""``fleetgp doctor``: what is wrong on this machine, and what to do about it, in plain words."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import uuid
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from broker_bridge.broker import is_available
+from broker_bridge.service import store_path
+from fleetgp.errors import ConfigError, FleetError, StorageError
+from fleetgp.payloads.content import EARLIEST_MS
+from fleetgp.runtime.arguments import from_arguments
+from fleetgp.runtime.clock import SystemClock
+from fleetgp.runtime.logs import Log
+from fleetgp.runtime.mqtt import Outgoing, Session, SessionConfig, parse_url
+from fleetgp.runtime.settings import Settings, mqtt_password
+from fleetgp.store.sqlite import open_reader
+
+Verdict = Literal["ok", "warning", "fault"]
+
+CONNECT_S = 5.0
+LOW_DISK = 500_000_000
+PACKAGES = ("numpy", "paho-mqtt", "msgspec", "scipy", "streamlit", "torch", "influxdb-client")
+
+
+class Finding(NamedTuple):
+    """One check: what was looked at, how it stands, what was seen, and what to do where it is not well."""
+
+    check: str
+    verdict: Verdict
+    seen: str
+    advice: str = ""
+
+
+class _Said:
+    """Collects what a session says while it tries to connect."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def write(self, text: str) -> int:
+        self.lines.append(text.strip())
+        return len(text)
+
+    def flush(self) -> None:
+        return
+
+
+def examine(args: Namespace, environment: Mapping[str, str]) -> list[Finding]:
+    """All findings; checks that need sound settings are left out where they are not."""
+    findings = list(_versions())
+    findings.append(_clock())
+    try:
+        settings = from_arguments(args, environment)
+    except ConfigError as err:
+        return [Finding("settings", "fault", str(err), "mend this setting; docs/settings.md lists all"), *findings]
+    changed = [f"{name}={value} ({source})" for name, value, source in settings.rows() if source != "default"]
+    findings.insert(0, Finding("settings", "ok", "; ".join(changed) or "all defaults"))
+    findings.append(_folder(settings))
+    findings.append(_broker(settings))
+    findings += _store(settings)
+    return findings
+
+
+def show(findings: list[Finding], file: str | None) -> int:
+    """Print the findings; 0 when none is a fault, else 1."""
+    if file:
+        text = json.dumps([finding._asdict() for finding in findings], indent=2)
+        if file == "-":
+            print(text)
+        else:
+            Path(file).write_text(text + "\n")
+    if file != "-":
+        for finding in findings:
+            print(f"{finding.verdict:<8} {finding.check:<10} {finding.seen}")
+            if finding.advice:
+                print(f"{'':<19} -> {finding.advice}")
+    return int(any(finding.verdict == "fault" for finding in findings))
+
+
+def _versions() -> Iterator[Finding]:
+    found = []
+    for package in PACKAGES:
+        try:
+            found.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            continue
+    python = ".".join(str(part) for part in sys.version_info[:3])
+    yield Finding("versions", "ok", f"fleetgp {version('fleetgp')}, Python {python}, {', '.join(found)}")
+
+
+def _clock() -> Finding:
+    now_ms = SystemClock().now_ms()
+    seen = datetime.fromtimestamp(now_ms / 1000, tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    if now_ms < EARLIEST_MS:
+        return Finding("clock", "fault", seen, "this machine's clock is not set; wait for NTP or set it by hand")
+    return Finding("clock", "ok", seen)
+
+
+def _folder(settings: Settings) -> Finding:
+    folder = Path(settings.text("data.dir")).expanduser()
+    probe = folder / f".probe-{uuid.uuid4().hex[:8]}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe.write_bytes(b"x" * 4096)
+        probe.unlink()
+        free = shutil.disk_usage(folder).free
+    except OSError as err:
+        advice = "choose another data.dir, or give this user the right to write there"
+        return Finding("folder", "fault", f"{folder.resolve()}: {err.strerror or err}", advice)
+    seen = f"{folder.resolve()}, {free / 1e9:.1f} GB free"
+    if free < LOW_DISK:
+        return Finding("folder", "warning", seen, "make room, or choose a data.dir on another disk")
+    return Finding("folder", "ok", seen)
+
+
+def _broker(settings: Settings) -> Finding:
+    url = settings.text("mqtt.url")
+    said = _Said()
+    log = Log("doctor", stream=said)  # type: ignore[arg-type]
+    topic = f"fleetgp/{settings.text('fleet')}/doctor/{uuid.uuid4().hex[:8]}"
+    try:
+        link = parse_url(url, username=settings.text("mqtt.username"), password=mqtt_password(settings),
+                         ca_file=settings.text("mqtt.ca_file"), cert_file=settings.text("mqtt.cert_file"),
+                         key_file=settings.text("mqtt.key_file"))  # fmt: skip
+        config = SessionConfig(client_id=f"fleetgp-doctor-{uuid.uuid4().hex[:8]}", subscriptions=((topic, 1),))
+        session = Session(link, config, clock=SystemClock(), log=log)
+    except FleetError as err:
+        return Finding("broker", "fault", str(err), "mend the [mqtt] settings")
+    session.start()
+    try:
+        if not session.wait_connected(CONNECT_S):
+            why = said.lines[0].split("  ")[-1] if said.lines else f"no answer within {CONNECT_S:.0f} s"
+            here = " and ".join(kind for kind in ("mosquitto", "nats") if is_available(kind))  # type: ignore[arg-type]
+            own = f"; this machine has {here}: 'fleetgp bridge --own-broker' runs it" if here else ""
+            return Finding(
+                "broker", "fault", f"{link.host}:{link.port}: {why}", f"start the broker or set mqtt.url{own}"
+            )
+        session.publish(Outgoing(topic, b"there and back", 1))
+        if not session.receive(1, CONNECT_S):
+            advice = f"the broker accepts us but does not deliver; let this user read and write fleetgp/{settings.text('fleet')}/#"
+            return Finding("broker", "fault", f"{link.host}:{link.port}: a message did not come back", advice)
+        return Finding("broker", "ok", f"{link.host}:{link.port}, a message came back")
+    finally:
+        session.stop(timeout_s=1.0)
+
+
+def _store(settings: Settings) -> Iterator[Finding]:
+    path = store_path(settings)
+    if not path.exists():
+        yield Finding("store", "warning", f"no history at {path} yet", "start 'fleetgp bridge'")
+        return
+    try:
+        reader = open_reader(path)
+        info, healths = reader.info(), reader.healths()
+        reader.close()
+    except StorageError as err:
+        yield Finding("store", "fault", str(err), "see which file store.path and data.dir name")
+        return
+    yield Finding("store", "ok", f"{info.location}: {info.rows} rows of {info.series} series, {info.megabytes:.1f} MB")
+    now_ms = SystemClock().now_ms()
+    for health in healths:
+        age_s = (now_ms - health.at_ms) / 1000
+        dropped = ", ".join(f"{reason} {number}" for reason, number in sorted(health.dropped.items()))
+        seen = f"{health.role}, last heard {age_s:.0f} s ago" + (f"; left out: {dropped}" if dropped else "")
+        if health.note:
+            yield Finding(health.name, "fault", f"{seen}; {health.note}", "see the program's log")
+        elif age_s > 120:
+            yield Finding(
+                health.name, "warning", seen, f"start 'fleetgp {health.role}' again, or forget it if it was retired"
+            )
+        else:
+            yield Finding(health.name, "ok", seen)

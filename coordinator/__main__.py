@@ -1,0 +1,12 @@
+"""``python -m coordinator``: the coordinator without the dispatcher."""
+
+import sys
+
+from coordinator.cli import coordinator
+from fleetgp.errors import FleetError
+
+if __name__ == "__main__":
+    try:
+        sys.exit(coordinator(sys.argv[1:]))
+    except FleetError as error:
+        sys.exit(f"fleetgp coordinator: {error}")

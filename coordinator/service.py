@@ -1,0 +1,146 @@
+"""The body of the coordinator: messages and ticks become events, journalled before they count."""
+
+from __future__ import annotations
+
+import msgspec
+
+from coordinator import rounds
+from coordinator.config import coordinator_config
+from coordinator.journal import Journal
+from coordinator.state import BootstrapArrived, Count, Effect, Event, PublishModel, PublishRound, SummaryArrived, Tick
+from fleetgp.errors import ServiceError, StorageError
+from fleetgp.runtime.mqtt import Incoming
+from fleetgp.runtime.program import Plan, Program
+from fleetgp.runtime.settings import Settings
+from fleetgp.wire import codec, topics
+
+NAME = "coordinator"
+BATCH = 500
+WAIT_S = 0.1
+RETRY_S = 1.0
+# said of every agent now and then by delivery at least once; no fault of anybody
+HARMLESS = {"repeated"}
+
+
+class Coordinator:
+    """One coordinator from start to end; ``run`` returns when it was asked to stop."""
+
+    def __init__(self, settings: Settings) -> None:
+        fleet = settings.text("fleet")
+        subscriptions = tuple((topics.all_agents(fleet, kind), 1) for kind in ("bootstrap", "summary"))
+        self.program = Program(
+            settings, Plan("coordinator", NAME, subscriptions, settings.number("coordinator.health_s"))
+        )
+        config = coordinator_config(settings)
+        self.journal = Journal(self.program.folder / "journal.sqlite")
+        fresh = rounds.init(config, self.program.started_ms)
+        state = self.journal.load(fresh, rounds.step)
+        self.state = msgspec.structs.replace(state, config=config)
+        if self.state.round:
+            self.program.log.info("took up where it was left", round=self.state.round, agents=len(self.state.answers))
+        self.model_topic = topics.fleet_wide(fleet, "model")
+        self.round_topic = topics.fleet_wide(fleet, "round")
+
+    def run(self) -> None:
+        """Work until stopped. Raises ServiceError when another coordinator of the fleet is there."""
+        program = self.program
+        is_gone = True
+        try:
+            program.start()
+            while not program.is_stopping:
+                self._handle(program.session.receive(BATCH, WAIT_S))
+                self._tick()
+                program.report_health(self._figures)
+                program.announce(
+                    state="federated" if self.state.basis else "starting",
+                    basis=self.state.basis,
+                    round=self.state.round,
+                    schema=self.state.schema,
+                )
+        except ServiceError:
+            is_gone = False
+            raise
+        finally:
+            self.journal.close()
+            program.close(is_gone=is_gone)
+
+    def _handle(self, messages: list[Incoming]) -> None:
+        events: list[Event] = []
+        for message in messages:
+            address = topics.parse(message.topic)
+            if address is None or not message.payload:
+                self.program.count("unknown_topic", detail=message.topic)
+            elif address.kind == "bootstrap":
+                events.append(BootstrapArrived(message.received_ms, address.id, message.payload))
+            elif address.kind == "summary":
+                events.append(SummaryArrived(message.received_ms, address.id, message.payload))
+            elif address.kind == "status":
+                self.program.check_rival(message)
+        if events and not self._take(events):
+            return  # the disk refuses: not acknowledged, so they come again
+        for message in messages:
+            self.program.session.ack(message)
+
+    def _tick(self) -> None:
+        """Rounds open and close by the clock, while there is somebody to hear of it."""
+        event = Tick(self.program.clock.now_ms())
+        if self.program.session.is_connected:
+            self._take([event])
+
+    def _take(self, events: list[Event]) -> bool:
+        """Journal what changes the state, then act. False when the program is to stop before the disk takes it."""
+        state = self.state
+        effects: list[Effect] = []
+        changing: list[Event] = []
+        for event in events:
+            after, more = rounds.step(state, event)
+            changing += [event] if after is not state else []
+            effects += more
+            state = after
+        while changing:
+            try:
+                self.journal.append(changing, self.state)
+                self.program.health_note = ""
+                break
+            except StorageError as err:
+                self.program.health_note = str(err)
+                self.program.count("journal_refused", detail=str(err))
+                self.program.report_health(self._figures)
+                self.program.wait(RETRY_S)
+                if self.program.is_stopping:
+                    return False
+        self.state = state
+        for effect in effects:
+            self._perform(effect)
+        return True
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case PublishModel(payload):
+                self.program.session.send(self.model_topic, payload, is_retained=True, key="model")
+            case PublishRound(notice):
+                self.program.session.send(self.round_topic, codec.encode(notice))
+                if notice.state == "closed":
+                    self.program.log.info(
+                        "round_closed",
+                        round=notice.round,
+                        answered=len(notice.answered),
+                        missing=notice.missing or None,
+                        basis=notice.basis,
+                        bytes=notice.bytes_received + notice.bytes_sent,
+                        note=notice.note or None,
+                    )
+            case Count(reason, agent_id, detail):
+                if reason in HARMLESS:
+                    self.program.counts[reason] += 1
+                else:
+                    self.program.count(reason, detail=detail or agent_id)
+
+    def _figures(self) -> dict[str, float]:
+        state = self.state
+        return {
+            "round": float(state.round),
+            "basis": float(state.basis),
+            "agents_known": float(len({*state.told, *state.answers})),
+            "agents_included": float(len(state.answers)),
+        }

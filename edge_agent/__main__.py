@@ -1,0 +1,12 @@
+"""``python -m edge_agent``: the agent without the dispatcher."""
+
+import sys
+
+from edge_agent.cli import agent
+from fleetgp.errors import FleetError
+
+if __name__ == "__main__":
+    try:
+        sys.exit(agent(sys.argv[1:]))
+    except FleetError as error:
+        sys.exit(f"fleetgp agent: {error}")

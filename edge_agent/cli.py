@@ -1,0 +1,28 @@
+"""The ``agent`` command. Light: what it runs is imported when it runs."""
+
+from __future__ import annotations
+
+
+def agent(argv: list[str]) -> int:
+    """watch one device: learn its streams, predict every reading, say what is odd"""
+    import argparse
+    import os
+
+    from fleetgp.runtime.arguments import add_arguments, from_arguments
+
+    parser = argparse.ArgumentParser(
+        prog="fleetgp agent",
+        description="Watches one device: learns its streams, predicts every reading, says what is odd. "
+        "Which channels it watches stands in the settings file (--config); examples/fleetgp.toml is one to start from.",
+    )
+    add_arguments(parser)
+    parser.add_argument("--id", metavar="NAME", help="name of this agent (setting agent.id)")
+    args = parser.parse_args(argv)
+    if args.id:
+        args.overrides.append(f"agent.id={args.id}")
+    settings = from_arguments(args, os.environ)
+
+    from edge_agent.service import Agent
+
+    Agent(settings).run()
+    return 0

@@ -1,0 +1,62 @@
+"""Settings to an agent's configuration, and which topic feeds which of its inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from edge_agent.state import AgentConfig
+from fleetgp.errors import ConfigError
+from fleetgp.gp.learner import Forgetting
+from fleetgp.payloads import plain
+from fleetgp.runtime.settings import Settings
+from fleetgp.schema import Schema
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """By topic: field of the payload -> position among schema.inputs. ``value`` is the field of a plain number."""
+
+    fields: dict[str, dict[str, int]]
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        return tuple(sorted(self.fields))
+
+
+def agent_config(settings: Settings) -> AgentConfig:
+    """Raises ConfigError where the settings do not make an agent."""
+    agent_id = settings.text("agent.id")
+    if not agent_id:
+        raise ConfigError("agent.id", 'is not set; every agent needs a name of its own, e.g. [agent] id = "pump-1"')
+    return AgentConfig(
+        agent_id=agent_id,
+        schema=settings.schema(),
+        lateness_ms=round(settings.number("agent.lateness_s") * 1000),
+        warmup_frames=settings.whole("agent.warmup_frames"),
+        alarm_score=settings.number("agent.alarm_score"),
+        is_live=settings.text("agent.clock") != "recording",
+        forgetting=Forgetting(float(settings.whole("agent.half_life_frames")), settings.whole("agent.refresh_frames")),
+    )
+
+
+def wiring(schema: Schema, default_topic: str) -> Wiring:
+    """Raises ConfigError where an input has no topic, a topic is a pattern, or two inputs read the same field."""
+    fields: dict[str, dict[str, int]] = {}
+    for position, item in enumerate(schema.inputs):
+        topic = item.topic or default_topic
+        if not topic:
+            raise ConfigError(
+                f"channels.{item.name}", "has no topic; set its own topic, or agent.topic for all that name none"
+            )
+        if "+" in topic or "#" in topic:
+            raise ConfigError(f"channels.{item.name}.topic", f"{topic!r} is a pattern; a channel reads one topic")
+        # the only input of a topic may be a plain number; a JSON field is then looked for under the input's name
+        field = item.field or item.name
+        known = fields.setdefault(topic, {})
+        if field in known:
+            raise ConfigError(f"channels.{item.name}", f"the field {field!r} of {topic!r} is read twice")
+        known[field] = position
+    for known in fields.values():
+        if len(known) == 1 and plain.FIELD not in known:
+            known[plain.FIELD] = next(iter(known.values()))
+    return Wiring(fields)

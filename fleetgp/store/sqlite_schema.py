@@ -83,6 +83,7 @@ def connect_writer(path: Path, busy_s: float = BUSY_S) -> sqlite3.Connection:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as err:
         raise StorageError(f"cannot make the folder of the history store {path}: {err.strerror}") from err
+    _is_file(path)
     with plain_words(path, "open"):
         connection = _connect(path, "rwc", busy_s)
         try:
@@ -98,7 +99,7 @@ def connect_writer(path: Path, busy_s: float = BUSY_S) -> sqlite3.Connection:
 
 def connect_reader(path: Path, busy_s: float = BUSY_S) -> sqlite3.Connection:
     """A read-only connection. Raises StorageError when the bridge has not written yet or the file is no store of ours."""
-    if not path.exists():
+    if not _is_file(path):
         raise StorageError(f"there is no history store {path} yet: the bridge has not written to it; is it running?")
     with plain_words(path, "read"):
         connection = _connect(path, "ro", busy_s)
@@ -109,6 +110,16 @@ def connect_reader(path: Path, busy_s: float = BUSY_S) -> sqlite3.Connection:
             connection.close()
             raise
     return connection
+
+
+def _is_file(path: Path) -> bool:
+    """False where nothing is; raises StorageError for a folder, a pipe and what else cannot be a database."""
+    try:
+        if path.exists() and not path.is_file():
+            raise StorageError(f"the history store {path} is not a file: choose another store.path")
+        return path.exists()
+    except OSError as err:
+        raise StorageError(f"cannot look for the history store {path}: {err.strerror}") from err
 
 
 def _connect(path: Path, mode: str, busy_s: float) -> sqlite3.Connection:

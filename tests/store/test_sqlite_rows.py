@@ -234,7 +234,9 @@ def test_no_value_is_lost_or_invented_in_whatever_order_it_comes(
 
 @settings(max_examples=30, deadline=None)
 @given(data=st.data(), n=st.integers(1, 25))
-def test_order_of_batches_does_not_matter(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, n: int) -> None:
+def test_order_of_batches_does_not_matter(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, n: int
+) -> None:
     folder = tmp_path_factory.mktemp("timeless")
     # Numbered rows and parts of unnumbered ones that agree with each other, each twice.
     rows = [row(T0 + i % 5, sequence=i, a=float(i)) for i in range(n)]

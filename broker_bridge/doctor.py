@@ -139,7 +139,7 @@ def _broker(settings: Settings) -> Finding:
     try:
         if not session.wait_connected(CONNECT_S):
             why = said.lines[0].split("  ")[-1] if said.lines else f"no answer within {CONNECT_S:.0f} s"
-            here = " and ".join(kind for kind in ("mosquitto", "nats") if is_available(kind))  # type: ignore[arg-type]
+            here = " and ".join(kind for kind in ("mosquitto", "nats") if is_available(kind))
             own = f"; this machine has {here}: 'fleetgp bridge --own-broker' runs it" if here else ""
             return Finding(
                 "broker", "fault", f"{link.host}:{link.port}: {why}", f"start the broker or set mqtt.url{own}"

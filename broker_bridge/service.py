@@ -51,7 +51,7 @@ class Bridge:
         kinds = [topics.all_agents(fleet, kind) for kind in ("status", "predictions", "events", "health")]
         kinds += [topics.fleet_wide(fleet, "round"), *topics.all_services(fleet)]
         subscriptions += [(pattern, 1) for pattern in kinds]
-        plan = Plan(NAME, NAME, tuple(subscriptions), settings.number("bridge.health_s"), inbox_capacity=20_000)
+        plan = Plan("bridge", NAME, tuple(subscriptions), settings.number("bridge.health_s"), inbox_capacity=20_000)
         self.program = Program(settings, plan)
         self.policy: ClockPolicy = settings.text("bridge.clock")  # type: ignore[assignment]
         self.path = store_path(settings)

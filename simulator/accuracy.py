@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from edge_agent.watch import forward
+from fleetgp.arrays import Array, Mask
 from fleetgp.schema import Schema
 from fleetgp.wire.messages import Prediction
 
@@ -20,13 +21,13 @@ class Tally:
     """Sums over the observed predictions of one agent; per channel [Q], transformed units."""
 
     channels: int
-    n: np.ndarray = field(init=False)
-    square_error: np.ndarray = field(init=False)
-    square_step: np.ndarray = field(init=False)
-    covered: np.ndarray = field(init=False)
-    total: np.ndarray = field(init=False)
-    total_square: np.ndarray = field(init=False)
-    last: np.ndarray = field(init=False)
+    n: Array = field(init=False)
+    square_error: Array = field(init=False)
+    square_step: Array = field(init=False)
+    covered: Array = field(init=False)
+    total: Array = field(init=False)
+    total_square: Array = field(init=False)
+    last: Array = field(init=False)
 
     def __post_init__(self) -> None:
         for name in ("n", "square_error", "square_step", "covered", "total", "total_square"):
@@ -40,36 +41,41 @@ class Accuracy:
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
         self.tallies: dict[str, Tally] = {}
-        self._origin: np.ndarray | None = None
+        self._origin = np.full(len(schema.channels), np.nan)
 
     def add(self, prediction: Prediction) -> None:
-        """One prediction; a frame whose channel had no earlier reading counts for neither error."""
-        tally = self.tallies.setdefault(prediction.agent, Tally(len(self.schema.channels)))
-        for q, channel in enumerate(self.schema.channels):
-            law = prediction.channels.get(channel.name)
-            if law is None or law.observed is None:
-                continue
-            y, mean = forward(channel.transform, law.observed), forward(channel.transform, law.mean)
-            last, tally.last[q] = tally.last[q], y
-            if not np.isfinite(last):
-                continue
-            # sums of squares about the first value seen: no cancellation where the mean is large
-            shift = y - self._about()[q] if np.isfinite(self._about()[q]) else 0.0
-            if not np.isfinite(self._about()[q]):
-                self._about()[q] = y
-            tally.n[q] += 1
-            tally.square_error[q] += (y - mean) ** 2
-            tally.square_step[q] += (y - last) ** 2
-            tally.covered[q] += law.low <= law.observed <= law.high
-            tally.total[q] += shift
-            tally.total_square[q] += shift**2
+        """One prediction, as it was published."""
+        laws = [prediction.channels.get(name) for name in self.schema.channel_names]
+        frame = [
+            (np.nan,) * 4 if law is None or law.observed is None else (law.mean, law.low, law.high, law.observed)
+            for law in laws
+        ]
+        self.add_frame(prediction.agent, np.array(frame))
 
-    def _about(self) -> np.ndarray:
-        if self._origin is None:
-            self._origin = np.full(len(self.schema.channels), np.nan)
-        return self._origin
+    def add_frame(self, agent: str, frame: Array) -> None:
+        """One frame [Q, 4]: mean, low, high, observed in the readings' units, NaN where nothing was observed.
 
-    def deviation(self) -> np.ndarray:
+        A channel that had no reading before counts for neither error.
+        """
+        Q = len(self.schema.channels)
+        tally = self.tallies.setdefault(agent, Tally(Q))
+        seen = np.isfinite(frame[:, 3])
+        y, mean = self._learnt(frame[:, 3]), self._learnt(frame[:, 0])
+        last, tally.last = tally.last, np.where(seen, y, tally.last)
+        # sums of squares about the first value seen: no cancellation where the mean is large against the spread
+        self._origin = np.where(seen & np.isnan(self._origin), y, self._origin)
+        pick = seen & np.isfinite(last)
+        tally.n += pick
+        tally.covered += pick & (frame[:, 1] <= frame[:, 3]) & (frame[:, 3] <= frame[:, 2])
+        tally.square_error += np.where(pick, (y - mean) ** 2, 0.0)
+        tally.square_step += np.where(pick, (y - last) ** 2, 0.0)
+        tally.total += np.where(pick, y - self._origin, 0.0)
+        tally.total_square += np.where(pick, (y - self._origin) ** 2, 0.0)
+
+    def _learnt(self, values: Array) -> Array:
+        return np.array([forward(c.transform, float(v)) for c, v in zip(self.schema.channels, values, strict=True)])
+
+    def deviation(self) -> Array:
         """Standard deviation per channel [Q] over all agents; 1 for a channel that never varied."""
         n = sum((t.n for t in self.tallies.values()), np.zeros(len(self.schema.channels)))
         total = sum((t.total for t in self.tallies.values()), np.zeros_like(n))
@@ -92,7 +98,7 @@ class Accuracy:
         }
 
 
-def figures(tallies: list[Tally], deviation: np.ndarray, pick: np.ndarray) -> dict[str, float | int | None]:
+def figures(tallies: list[Tally], deviation: Array, pick: Mask) -> dict[str, float | int | None]:
     """Pooled figures over tallies and the picked channels; None where nothing was observed."""
     n = float(sum(t.n[pick].sum() for t in tallies))
     if n == 0:

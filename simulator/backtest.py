@@ -1,0 +1,139 @@
+"""``fleetgp backtest``: recordings through the live system's brains on a simulated clock, and a report."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from edge_agent.state import AgentConfig
+from fleetgp.errors import ConfigError
+from fleetgp.recording import csv, spec
+from fleetgp.runtime.spec import parse_span
+from simulator.accuracy import Accuracy
+from simulator.fleet import Outcome, Plan, run
+
+ROUND_FRAMES = 24
+SAY_EVERY = 20_000
+
+
+def backtest(args: Namespace) -> dict[str, Any]:
+    """Run it; the report. Raises ConfigError or RecordingError where the arguments or files do not fit."""
+    described = spec.load(args.spec)
+    zone = described.time.zone
+    names = csv.names(args.files)
+    skipped = csv.Skipped()
+    joins = dict(_join(text, names, zone) for text in args.join)
+    round_s = parse_span(args.round, "--round", "flag --round") if args.round else None
+    plan = Plan(
+        agent=AgentConfig(agent_id="backtest", schema=described.schema, is_live=False),
+        round_ms=0 if args.mode == "alone" else round((round_s or ROUND_FRAMES * described.schema.interval_s) * 1000),
+        start_ms=instant(args.start, "--start", zone) if args.start else None,
+        end_ms=instant(args.end, "--end", zone) if args.end else None,
+        joins=joins,
+    )
+    accuracy = Accuracy(described.schema)
+    progress = Progress(quiet=args.json == "-")
+    recordings = {
+        name: progress.count(csv.read(path, described, skipped)) for name, path in zip(names, args.files, strict=True)
+    }
+    outcome = run(recordings, plan, accuracy.add)
+    progress.end()
+    return _report(accuracy, outcome, skipped, args, progress.seconds)
+
+
+class Progress:
+    """Says on stderr now and then how far a long run is."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._begin_s = time.monotonic()
+        self._rows = 0
+        self._is_shown = not quiet and sys.stderr.isatty()
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._begin_s
+
+    def count(self, records: Iterator[csv.Record]) -> Iterator[csv.Record]:
+        for record in records:
+            self._rows += 1
+            if self._is_shown and self._rows % SAY_EVERY == 0:
+                day = datetime.fromtimestamp(record.at_ms / 1000, tz=UTC).date()
+                rate = self._rows / max(self.seconds, 1e-9)
+                print(f"\r{day}  {self._rows:,} rows, {rate:,.0f} a second ", end="", file=sys.stderr, flush=True)
+            yield record
+
+    def end(self) -> None:
+        if self._is_shown and self._rows >= SAY_EVERY:
+            print(file=sys.stderr)
+
+
+def instant(text: str, flag: str, zone: str) -> int:
+    """UTC epoch ms of an ISO date or time; without a zone of its own it is in the recording's. Raises ConfigError."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(flag, f"{text!r} is no date or time; an example is 2014-03-01 or 2014-03-01T12:00") from None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo(zone))
+    return round(moment.timestamp() * 1000)
+
+
+def _join(text: str, names: list[str], zone: str) -> tuple[str, int]:
+    name, equals, moment = text.partition("=")
+    if not equals or name not in names:
+        raise ConfigError("--join", f"{text!r}: expected AGENT=TIME with an agent of {', '.join(names)}")
+    return name, instant(moment, "--join", zone)
+
+
+def _report(
+    accuracy: Accuracy, outcome: Outcome, skipped: csv.Skipped, args: Namespace, seconds: float
+) -> dict[str, Any]:
+    opened = [event for event in outcome.events if event.state == "opened"]
+    return {
+        "mode": args.mode,
+        **accuracy.report(),
+        "frames": outcome.frames,
+        "seconds": round(seconds, 3),
+        "frames_per_second": round(outcome.frames / max(seconds, 1e-9), 1),
+        "rounds_closed": outcome.rounds,
+        "bytes_per_round": round(outcome.bytes / outcome.rounds, 1) if outcome.rounds else None,
+        "events": len(opened),
+        "left_out": {**outcome.counts, **skipped},
+    }
+
+
+def show(report: dict[str, Any], file: str | None) -> None:
+    """The report as a table people read; as JSON to a file, or instead of the table with '-'."""
+    if file == "-":
+        print(json.dumps(report, indent=2))
+        return
+    print(f"{'agent':<24}{'n':>9}{'RMSE':>9}{'persistence':>13}{'in 90 % band':>14}")
+    for table in ("agents", "channels"):
+        for name, figures in report[table].items():
+            print(_line(name, figures))
+        print("-" * 69)
+    print(_line("overall", report["overall"]))
+    print(
+        f"\n{report['frames']:,} frames in {report['seconds']:.1f} s ({report['frames_per_second']:,.0f} a second), "
+        f"{report['rounds_closed']} rounds, {report['events']} events"
+    )
+    print("RMSE in standard deviations of each channel, after its transform; persistence predicts the last reading.")
+    if report["left_out"]:
+        print("left out: " + ", ".join(f"{reason} {number}" for reason, number in sorted(report["left_out"].items())))
+    if file:
+        Path(file).write_text(json.dumps(report, indent=2) + "\n")
+
+
+def _line(name: str, figures: dict[str, Any]) -> str:
+    if not figures["n"]:
+        return f"{name:<24}{0:>9}{'-':>9}{'-':>13}{'-':>14}"
+    return (
+        f"{name:<24}{figures['n']:>9}{figures['rmse']:>9.4f}{figures['rmse_persistence']:>13.4f}"
+        f"{100 * figures['coverage90']:>12.1f} %"
+    )

@@ -1,0 +1,100 @@
+"""The ``demo``, ``devices`` and ``backtest`` commands. Light: what they run is imported when they run."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def demo(argv: list[str]) -> int:
+    """show a whole fleet on this machine: broker, devices, agents, coordinator, bridge, dashboard"""
+    parser = argparse.ArgumentParser(
+        prog="fleetgp demo",
+        description="Runs a whole fleet on this machine and prints where its dashboard is; Ctrl-C stops it. Six simulated "
+        "pumps by default, or recorded files (--recording), one an agent.",
+    )
+    parser.add_argument("--headless", action="store_true", help="end by itself after --seconds; for machines")
+    parser.add_argument("--seconds", type=_positive, metavar="N", help="how long (default with --headless: 90)")
+    parser.add_argument("--json", metavar="FILE", help="write the results to a file ('-' = standard output)")
+    parser.add_argument("--broker", choices=("auto", "mosquitto", "nats"), default="auto", help="which broker to run")
+    parser.add_argument("--recording", nargs="+", type=Path, default=[], metavar="FILE", help="play these instead")
+    parser.add_argument(
+        "--spec", type=Path, metavar="SPEC", help="what the recordings hold, e.g. examples/beijing.toml"
+    )
+    parser.add_argument("--speed", type=_positive, default=3600.0, metavar="X", help="how many times faster (3600)")
+    parser.add_argument(
+        "--data-dir", type=Path, default=Path("fleetgp-data"), metavar="DIR", help="where data are kept"
+    )
+    parser.add_argument("--port", type=int, default=0, metavar="PORT", help="the dashboard's port (0 = a free one)")
+    args = parser.parse_args(argv)
+    if bool(args.recording) != bool(args.spec):
+        parser.error("--recording and --spec go together: the spec says what the recorded files hold")
+
+    from simulator.run_demo import run_demo
+
+    return run_demo(args)
+
+
+def devices(argv: list[str]) -> int:
+    """publish streams as devices would: simulated pumps, or recorded files at any speed"""
+    from fleetgp.runtime.arguments import add_arguments
+
+    parser = argparse.ArgumentParser(
+        prog="fleetgp devices",
+        description="Publishes streams to a broker as devices would, on sensors/NAME: simulated pumps once a second, or "
+        "recorded files (--recording with --spec), one a device.",
+    )
+    add_arguments(parser)
+    parser.add_argument("--names", nargs="+", default=["pump-1"], metavar="NAME", help="simulated devices")
+    parser.add_argument("--interval", type=_positive, default=1.0, metavar="S", help="seconds between readings (1)")
+    parser.add_argument(
+        "--fault", action="append", default=[], metavar="INDEX@S", help="offset a device after S seconds"
+    )
+    parser.add_argument(
+        "--join", action="append", default=[], metavar="INDEX@S", help="a device begins after S seconds"
+    )
+    parser.add_argument("--recording", nargs="+", type=Path, default=[], metavar="FILE", help="play these instead")
+    parser.add_argument("--spec", type=Path, metavar="SPEC", help="what the recordings hold")
+    parser.add_argument("--speed", type=_positive, default=1.0, metavar="X", help="how many times faster (1)")
+    parser.add_argument("--seconds", type=_positive, metavar="N", help="stop after so many seconds")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="write how many messages each device sent")
+    args = parser.parse_args(argv)
+    if bool(args.recording) != bool(args.spec):
+        parser.error("--recording and --spec go together: the spec says what the recorded files hold")
+
+    from simulator.run_devices import run_devices
+
+    return run_devices(args)
+
+
+def backtest(argv: list[str]) -> int:
+    """run recordings through a fleet as fast as they go, and report accuracy and coverage"""
+    parser = argparse.ArgumentParser(
+        prog="fleetgp backtest",
+        description="Runs recorded files through the agents' and the coordinator's own brains on a simulated clock, one file "
+        "an agent: the live system, as fast as this machine can.",
+    )
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="CSV or gzip CSV, one an agent")
+    parser.add_argument("--spec", type=Path, required=True, metavar="SPEC", help="what the files hold")
+    parser.add_argument("--mode", choices=("fleet", "alone"), default="fleet", help="with or without the others")
+    parser.add_argument("--start", metavar="T", help="leave out rows before this time, e.g. 2014-03-01")
+    parser.add_argument("--end", metavar="T", help="leave out rows from this time on")
+    parser.add_argument("--join", action="append", default=[], metavar="AGENT=T", help="this agent first exists at T")
+    parser.add_argument("--round", metavar="SPAN", help="time between rounds, e.g. 6h (default: 24 intervals)")
+    parser.add_argument("--json", metavar="FILE", help="write the report to a file ('-' = standard output)")
+    args = parser.parse_args(argv)
+
+    from simulator import backtest as running
+
+    running.show(running.backtest(args), args.json)
+    return 0
+
+
+def _positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e12:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return value

@@ -1,0 +1,83 @@
+"""From the ``devices`` command's arguments to streams on a broker."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import threading
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+
+from fleetgp.errors import ConfigError
+from fleetgp.recording import csv, spec
+from fleetgp.runtime.arguments import from_arguments
+from fleetgp.runtime.clock import SystemClock
+from fleetgp.runtime.logs import make_log
+from fleetgp.runtime.mqtt import Session, SessionConfig, parse_url
+from fleetgp.runtime.outbox import Outbox
+from fleetgp.runtime.settings import mqtt_password
+from simulator.devices import Device, Fault
+from simulator.feeder import Due, Feeder, recorded, simulated
+
+SEED = 20260101
+
+
+def run_devices(args: Namespace) -> int:
+    """0 when all was sent that could be. Raises FleetError in plain words where it cannot run."""
+    settings = from_arguments(args, os.environ)
+    clock = SystemClock()
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    log = make_log("devices", settings.text("logs.form"), settings.text("logs.level"))
+    folder = Path(settings.text("data.dir")).expanduser() / "devices"
+    folder.mkdir(parents=True, exist_ok=True)
+    link = parse_url(
+        settings.text("mqtt.url"), username=settings.text("mqtt.username"), password=mqtt_password(settings)
+    )
+    with tempfile.TemporaryDirectory(prefix="outbox-", dir=folder) as scratch:
+        outbox = Outbox(Path(scratch) / "outbox.sqlite", clock=clock)
+        config = SessionConfig(client_id=f"fleetgp-devices-{os.getpid()}")
+        session = Session(link, config, clock=clock, outbox=outbox, log=log)
+        session.start()
+        try:
+            feeder = Feeder(session, clock, args.report or folder / "sent.json")
+            dues = _recorded(args) if args.recording else _simulated(args, clock.now_ms())
+            feeder.run(dues, args.seconds, stop)
+        finally:
+            session.stop()
+            outbox.close()
+    log.info("devices_done", sent=sum(feeder.sent.values()), most_late_s=round(feeder.late_s, 3))
+    return 0
+
+
+def _recorded(args: Namespace) -> Iterator[Due]:
+    described = spec.load(args.spec)
+    names = csv.names(args.recording)
+    streams = {name: csv.read(path, described) for name, path in zip(names, args.recording, strict=True)}
+    fields = [item.name for item in described.schema.inputs]
+    return recorded(streams, fields, args.speed)
+
+
+def _simulated(args: Namespace, start_ms: int) -> Iterator[Due]:
+    faults = dict(_indexed(text, len(args.names), "--fault") for text in args.fault)
+    joins = dict(_indexed(text, len(args.names), "--join") for text in args.join)
+    fleet = [
+        Device(name, SEED + index, Fault(round(faults[index] / args.interval)) if index in faults else None)
+        for index, name in enumerate(args.names)
+    ]
+    # devices do not tick together: each begins at its own moment of the interval
+    starts = [joins.get(index, 0.0) + args.interval * index / len(fleet) for index in range(len(fleet))]
+    return simulated(fleet, starts, args.interval, start_ms)
+
+
+def _indexed(text: str, count: int, flag: str) -> tuple[int, float]:
+    index, at, seconds = text.partition("@")
+    if not (at and index.isdigit() and int(index) < count):
+        raise ConfigError(flag, f"{text!r}: expected INDEX@SECONDS with an index from 0 to {count - 1}")
+    try:
+        return int(index), float(seconds)
+    except ValueError:
+        raise ConfigError(flag, f"{text!r}: {seconds!r} is not a number of seconds") from None

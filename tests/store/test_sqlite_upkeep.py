@@ -220,3 +220,32 @@ def test_upkeep_at_any_moment_gives_the_same_windows(tmp_path: Path) -> None:
                 np.testing.assert_allclose(one.mean[column], other.mean[column], rtol=0, atol=1e-12)
                 np.testing.assert_array_equal(one.low[column], other.low[column])
                 np.testing.assert_array_equal(one.high[column], other.high[column])
+
+
+def test_values_merged_into_a_row_reach_the_rollup(tmp_path: Path) -> None:
+    path = tmp_path / "h.sqlite"
+    writer = open_writer(path, raw_days=90, rollup_days=1825)
+    parts = [Row("reading", "pump", T0 + 5, {name: value}, T0) for name, value in (("a", 1.0), ("b", 2.0))]
+    writer.write(Batch(rows=[parts[0], row(T0 + MINUTE, 0.0)]))
+    writer.maintain(T0 + DAY)
+    assert writer.write(Batch(rows=[parts[1]])).written == 1
+    writer.maintain(T0 + DAY)
+    assert rollups(path) == {("pump", "a", T0 // MINUTE): (1, 1.0, 1.0, 1.0),
+                             ("pump", "b", T0 // MINUTE): (1, 2.0, 2.0, 2.0)}  # fmt: skip
+
+
+def test_raw_rows_wait_for_rollups_that_lag_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_upkeep, "STEPS", 0)  # as if other series kept it busy
+    monkeypatch.setattr(sqlite_upkeep, "MINUTES_A_STEP", 5)
+    path = tmp_path / "h.sqlite"
+    writer = open_writer(path, raw_days=1, rollup_days=20)
+    rows = [row(T0 + MINUTE * i, float(i), i) for i in range(18)] + [row(T0 + 3 * DAY, 0.0, 18)]
+    writer.write(Batch(rows=rows))
+    counts = []
+    for _ in range(5):
+        writer.maintain(T0 + 3 * DAY)
+        window = open_reader(path).window("reading", "pump", ["a"], T0, T0 + DAY, 2000)
+        np.testing.assert_array_equal(window.mean["a"], np.arange(18.0))
+        counts.append(open_reader(path).info().rows)
+    assert counts == [19, 19, 19, 1, 1]
+    assert same(rollups(path), expected_rollups(rows))

@@ -15,17 +15,19 @@ from dashboard import device_queries, labels, queries, source
 from dashboard.device_page import DevicePage, choose, device
 from dashboard.fleet_page import FleetPage, fleet
 from dashboard.notice_page import notice
-from dashboard.rounds_page import rounds
 from dashboard.palette import Palette, palette
+from dashboard.rounds_page import rounds
 from dashboard.source import Source
 from dashboard.view import View
 
 LATEST_EVENTS = 8
+LESS_AIR = "<style>[data-testid='stMainBlockContainer'] {padding-top: 4.5rem; padding-bottom: 2rem}</style>"
 
 
 def main() -> None:
     """One run of the script."""
     st.set_page_config(page_title=labels.TITLE, layout="wide")
+    st.html(LESS_AIR)  # Streamlit has no setting for the room it leaves above a page
     device_page = st.Page(show_device, title=labels.DEVICE_PAGE, url_path="device")
     st.navigation(
         [
@@ -82,6 +84,7 @@ def colours() -> Palette:
 def show_fleet(device_page: st.Page) -> None:  # type: ignore[valid-type]
     def open_device(agent: str) -> None:
         st.session_state["agent"] = st.session_state["agent_picker"] = agent
+        st.session_state["opened"] = st.session_state.get("opened", 0) + 1
         st.switch_page(device_page)
 
     def draw(view: View) -> None:
@@ -93,7 +96,8 @@ def show_fleet(device_page: st.Page) -> None:  # type: ignore[valid-type]
             rows=queries.most_rows(quality),
             footer=queries.footer(view, zone()),
         )
-        fleet(page, colours(), open_device)
+        # Every opening gets a new table, or the row would still be selected on the way back and open again.
+        fleet(page, colours(), open_device, table_key=f"fleet_agents_{st.session_state.get('opened', 0)}")
 
     live(draw)
 

@@ -9,11 +9,11 @@ from dashboard import labels
 from dashboard.device_queries import ChannelData
 from dashboard.palette import Palette
 
-CHANNEL_HEIGHT = 165
-RESIDUAL_HEIGHT = 62
-SCORE_HEIGHT = 120
-COST_HEIGHT = 170
-STRIP_ROW = 20
+CHANNEL_HEIGHT = 170
+RESIDUAL_HEIGHT = 64
+SCORE_HEIGHT = 130
+COST_HEIGHT = 190
+STRIP_ROW = 22
 AXIS_WIDTH = 46  # the same on all charts of a column, so that their time axes stand below one another
 BUSY = 150  # more readings than this are drawn as a line with small dots
 
@@ -33,8 +33,22 @@ def _value_axis(**more: object) -> alt.Axis:
     return alt.Axis(title=None, tickCount=4, minExtent=AXIS_WIDTH, maxExtent=AXIS_WIDTH, **more)
 
 
-def _shades(spans: pd.DataFrame, colours: Palette) -> alt.Chart:
+def _finish(chart: alt.Chart | alt.LayerChart, height: int) -> alt.Chart | alt.LayerChart:
+    """The chart at its height, axes included, with less air around it than Streamlit's theme leaves."""
+    air = {"left": 0, "right": 4, "top": 4, "bottom": 0}
+    return (
+        chart.properties(height=height, padding=air)
+        .configure_axis(labelPadding=6, titlePadding=6)
+        .configure_legend(padding=0, offset=6, columnPadding=16)
+        .configure_view(strokeWidth=0)
+    )
+
+
+def _shades(spans: pd.DataFrame, colours: Palette, points: pd.DataFrame) -> alt.Chart:
     """Anomalies as shaded stretches of time, over the full height."""
+    if spans.empty:  # one of no width, since the browser complains about a time axis without any time
+        start = points["at"].head(1)
+        spans = pd.DataFrame({"start": start, "end": start})
     return (
         alt.Chart(spans)
         .mark_rect(color=colours.anomaly, opacity=colours.shade_opacity)
@@ -42,7 +56,7 @@ def _shades(spans: pd.DataFrame, colours: Palette) -> alt.Chart:
     )
 
 
-def channel(data: ChannelData, spans: pd.DataFrame, colours: Palette) -> alt.LayerChart:
+def channel(data: ChannelData, spans: pd.DataFrame, colours: Palette) -> alt.LayerChart | alt.Chart:
     """Readings of one channel over the band and the line that the agent had announced."""
     base = alt.Chart(data.points).encode(x=_time_axis())
     y = alt.Y("observed:Q", scale=alt.Scale(zero=False, nice=True), axis=_value_axis())
@@ -59,17 +73,18 @@ def channel(data: ChannelData, spans: pd.DataFrame, colours: Palette) -> alt.Lay
         "look:N", scale=alt.Scale(domain=["reading", "anomaly"], range=[colours.observed, colours.anomaly]), legend=None
     )
     size = alt.condition("datum.look == 'anomaly'", alt.value(26), alt.value(5 if is_busy else 22))
-    return alt.layer(
-        _shades(spans, colours),
+    layers = alt.layer(
+        _shades(spans, colours, data.points),
         base.mark_area(color=colours.expected, opacity=colours.band_opacity).encode(y=alt.Y("low:Q"), y2="high:Q"),
         base.mark_line(color=colours.expected, strokeWidth=1.5).encode(y="mean:Q"),
         base.mark_rule(color=colours.observed, opacity=0.35).encode(y="observed_low:Q", y2="observed_high:Q"),
         base.mark_line(color=colours.observed, strokeWidth=0.7, opacity=0.55).encode(y=y),
         base.mark_circle(opacity=0.95).encode(y=y, color=look, size=size, tooltip=tooltip),
-    ).properties(height=CHANNEL_HEIGHT)
+    )
+    return _finish(layers, CHANNEL_HEIGHT)
 
 
-def residuals(data: ChannelData, spans: pd.DataFrame, colours: Palette) -> alt.LayerChart:
+def residuals(data: ChannelData, spans: pd.DataFrame, colours: Palette) -> alt.LayerChart | alt.Chart:
     """How far each reading lay from what was expected, in standard deviations."""
     y = alt.Y(
         "z:Q",
@@ -86,7 +101,7 @@ def residuals(data: ChannelData, spans: pd.DataFrame, colours: Palette) -> alt.L
     colour = alt.condition(f"abs(datum.z) > {Z_MARKED}", alt.value(colours.anomaly), alt.value(colours.observed))
     sticks = (
         alt.Chart(data.points)
-        .mark_rule(strokeWidth=1.2)
+        .mark_rule(strokeWidth=1.2, clip=True)
         .encode(
             x=_time_axis(is_labelled=False),
             y=y,
@@ -98,10 +113,10 @@ def residuals(data: ChannelData, spans: pd.DataFrame, colours: Palette) -> alt.L
             ],
         )
     )
-    return alt.layer(stripe, _shades(spans, colours), sticks).properties(height=RESIDUAL_HEIGHT)
+    return _finish(alt.layer(stripe, _shades(spans, colours, data.points), sticks), RESIDUAL_HEIGHT)
 
 
-def score(frame: pd.DataFrame, spans: pd.DataFrame, colours: Palette) -> alt.LayerChart:
+def score(frame: pd.DataFrame, spans: pd.DataFrame, colours: Palette) -> alt.LayerChart | alt.Chart:
     """The score over time with the threshold of the alarm; the axis is linear at first and then by powers of ten."""
     base = alt.Chart(frame).encode(x=_time_axis())
     y = alt.Y(
@@ -114,16 +129,17 @@ def score(frame: pd.DataFrame, spans: pd.DataFrame, colours: Palette) -> alt.Lay
         alt.Tooltip("score:Q", format=".1f"),
         alt.Tooltip("threshold:Q", format=".1f"),
     ]
-    return alt.layer(
-        _shades(spans, colours),
+    layers = alt.layer(
+        _shades(spans, colours, frame),
         base.mark_area(color=colours.observed, opacity=0.12).encode(y=y),
         base.mark_line(color=colours.observed, strokeWidth=1.2).encode(y=y),
         base.mark_line(color=colours.anomaly, strokeWidth=1.2, strokeDash=[5, 4]).encode(y="threshold:Q"),
         base.mark_circle(size=30, opacity=0).encode(y=y, tooltip=tooltip),
-    ).properties(height=SCORE_HEIGHT)
+    )
+    return _finish(layers, SCORE_HEIGHT)
 
 
-def legend(colours: Palette) -> alt.LayerChart:
+def legend(colours: Palette) -> alt.LayerChart | alt.Chart:
     """The four things a channel's chart shows, once for the page."""
     items = pd.DataFrame({"x": [0, 100, 210, 335], "what": list(labels.LEGEND), "word": list(labels.LEGEND.values())})
     base = alt.Chart(items).encode(x=alt.X("x:Q", scale=alt.Scale(domain=[0, 450], range=[8, 458]), axis=None))
@@ -141,10 +157,10 @@ def legend(colours: Palette) -> alt.LayerChart:
         ),
         base.transform_filter("datum.what == 'anomaly'").mark_circle(size=40, color=colours.anomaly, opacity=1),
     ]
-    return alt.layer(*marks, words).properties(height=22, width=470).configure_view(strokeWidth=0)
+    return _finish(alt.layer(*marks, words).properties(width=470), 24)
 
 
-def taking_part(strip: pd.DataFrame, colours: Palette) -> alt.Chart:
+def taking_part(strip: pd.DataFrame, colours: Palette) -> alt.Chart | alt.LayerChart:
     """Agents by rounds, coloured by whether and how each took part."""
     parts = [labels.TOOK_PART, labels.KEPT, labels.ABSENT]
     colour = alt.Color(
@@ -152,9 +168,9 @@ def taking_part(strip: pd.DataFrame, colours: Palette) -> alt.Chart:
         scale=alt.Scale(domain=parts, range=[colours.expected, colours.kept, colours.anomaly]),
         legend=alt.Legend(title=None, orient="top"),
     )
-    return (
+    chart = (
         alt.Chart(strip)
-        .mark_rect(stroke="transparent", strokeWidth=2, cornerRadius=2)
+        .mark_rect(stroke="transparent", strokeWidth=2, cornerRadius=1)
         .encode(
             x=alt.X(
                 "round:O", axis=alt.Axis(title="round", labelOverlap=True, labelAngle=0), scale=alt.Scale(padding=0.12)
@@ -163,14 +179,14 @@ def taking_part(strip: pd.DataFrame, colours: Palette) -> alt.Chart:
             color=colour,
             tooltip=["agent:N", "round:O", alt.Tooltip("part:N", title="took part")],
         )
-        .properties(height=60 + STRIP_ROW * max(1, strip["agent"].nunique()))
     )
+    return _finish(chart, 76 + STRIP_ROW * max(1, strip["agent"].nunique()))
 
 
-def costs(frame: pd.DataFrame, colours: Palette) -> alt.Chart:
+def costs(frame: pd.DataFrame, colours: Palette) -> alt.Chart | alt.LayerChart:
     """Kilobytes of a round, to and from agents."""
     directions = [labels.FROM_AGENTS, labels.TO_AGENTS]
-    return (
+    chart = (
         alt.Chart(frame)
         .mark_bar()
         .encode(
@@ -183,13 +199,13 @@ def costs(frame: pd.DataFrame, colours: Palette) -> alt.Chart:
             ),
             tooltip=["round:O", "direction:N", alt.Tooltip("kilobytes:Q", format=".1f")],
         )
-        .properties(height=COST_HEIGHT)
     )
+    return _finish(chart, COST_HEIGHT)
 
 
-def closing(frame: pd.DataFrame, colours: Palette) -> alt.Chart:
+def closing(frame: pd.DataFrame, colours: Palette) -> alt.Chart | alt.LayerChart:
     """Seconds from opening a round to closing it."""
-    return (
+    chart = (
         alt.Chart(frame)
         .mark_bar(color=colours.quiet)
         .encode(
@@ -197,5 +213,5 @@ def closing(frame: pd.DataFrame, colours: Palette) -> alt.Chart:
             y=alt.Y("seconds:Q", axis=alt.Axis(title="s", tickCount=4)),
             tooltip=["round:O", alt.Tooltip("seconds:Q", format=".2f")],
         )
-        .properties(height=COST_HEIGHT)
     )
+    return _finish(chart, COST_HEIGHT)

@@ -65,7 +65,15 @@ def serve(host: str, port: int, *, store: str, refresh_s: float) -> int:
 
     flags = ("--server.headless", "true", "--server.address", host, "--server.port", str(port))
     flags += ("--server.fileWatcherType", "none", "--browser.gatherUsageStats", "false")
-    flags += ("--client.toolbarMode", "minimal", "--logger.hideWelcomeMessage", "true", *THEME)
+    flags += (
+        "--client.toolbarMode",
+        "minimal",
+        "--client.showErrorDetails",
+        "type",
+        "--logger.hideWelcomeMessage",
+        "true",
+        *THEME,
+    )
     app = Path(__file__).with_name("app.py")
     announcer = threading.Thread(target=announce, args=(host, port), name="dashboard.announce", daemon=True)
     announcer.start()

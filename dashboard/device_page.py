@@ -40,9 +40,10 @@ def choose(agents: Sequence[str], default_range: str) -> Choice:
     """The page's controls. They stay outside the live part, so that a tick never takes a click away."""
     picker, ranges, live = st.columns([3, 6, 1], vertical_alignment="bottom")
     agent = picker.selectbox(labels.AGENT, agents, key="agent_picker")
-    if "range_picker" not in st.session_state:
-        st.session_state["range_picker"] = default_range
+    if "range_picker" not in st.session_state:  # a page's widgets forget when another page is shown
+        st.session_state["range_picker"] = st.session_state.get("range", default_range)
     range_name = ranges.segmented_control(labels.RANGE, list(labels.RANGES_MS), key="range_picker", required=True)
+    st.session_state["range"] = range_name
     is_live = live.toggle(labels.LIVE, value=True, key="live_toggle", help=labels.LIVE_HELP)
     return Choice(agent, range_name or default_range, is_live)
 

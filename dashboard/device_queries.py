@@ -17,6 +17,7 @@ from fleetgp.store.base import Window
 from fleetgp.wire.messages import AnomalyEvent
 
 MAX_POINTS = 600
+LONG_GAP = 5  # usual gaps between two points, beyond which a line is not drawn across
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Request:
 class ChannelData:
     """points: at, observed, observed_low, observed_high, mean, low, high, z, look; times in the zone asked for.
 
-    look: "anomaly" inside an event, else "reading". readings: how many points have a reading.
+    look: "anomaly" inside an event that blames the channel, else "reading". readings: how many points have a reading.
     """
 
     name: str
@@ -74,7 +75,7 @@ def device_request(view: View, agent: str, span_ms: int | None) -> Request | Non
     series = view.predictions.get(agent)
     if series is None:
         return None
-    start_ms = series.first_ms if span_ms is None else max(series.first_ms, series.last_ms - span_ms)
+    start_ms = series.first_ms if span_ms is None else max(series.first_ms, series.last_ms - span_ms + 1)
     return Request(series.channels, start_ms, series.last_ms, MAX_POINTS)
 
 
@@ -89,13 +90,13 @@ def device_data(view: View, agent: str, window: Window, zone: str) -> DeviceData
     order = list(schema.channel_names) if schema is not None else []
     names = channel_names(list(window.mean))
     names.sort(key=lambda name: order.index(name) if name in order else len(order))
-    is_odd = _inside(at_ms, spans, window.step_ms)
     at = local_times(at_ms, zone)
     channels = []
     for name in names:
         points = _channel_points(window, name, breaks)
         points.insert(0, "at", at)
-        points["look"] = np.where(is_odd, "anomaly", "reading")
+        blamed = _spans([event for event in events if is_blamed(event, name)], start_ms, end_ms + window.step_ms)
+        points["look"] = np.where(_inside(at_ms, blamed, window.step_ms), "anomaly", "reading")
         channels.append(ChannelData(name, units.get(name, ""), points, int(points["observed"].notna().sum())))
     size = window.at_ms.size
     score = pd.DataFrame(
@@ -105,8 +106,24 @@ def device_data(view: View, agent: str, window: Window, zone: str) -> DeviceData
             "threshold": _column(window.mean, "threshold", breaks, size),
         }
     )
-    shown = pd.DataFrame({side: local_times(spans[side].to_numpy(np.int64), zone) for side in ("start", "end")})
+    half_ms = (window.step_ms or _usual_gap_ms(window.at_ms)) // 2  # so that an event of one frame has a width
+    shown = pd.DataFrame(
+        {
+            "start": local_times(spans["start"].to_numpy(np.int64) - half_ms, zone),
+            "end": local_times(spans["end"].to_numpy(np.int64) + half_ms, zone),
+        }
+    )
     return DeviceData(tuple(channels), score, shown, window.step_ms, start_ms, end_ms)
+
+
+def is_blamed(event: AnomalyEvent, channel: str) -> bool:
+    """Whether the channel had a part in the event worth naming; all channels have where the event names none."""
+    shares = [share for share in event.blame.values() if share >= labels.NAMED_SHARE]
+    return not shares or event.blame.get(channel, 0.0) >= labels.NAMED_SHARE
+
+
+def _usual_gap_ms(at_ms: Array) -> int:
+    return int(np.median(np.diff(at_ms))) if at_ms.size > 1 else 1000
 
 
 def _with_breaks(at_ms: Array) -> tuple[Array, Array]:
@@ -114,7 +131,7 @@ def _with_breaks(at_ms: Array) -> tuple[Array, Array]:
     if at_ms.size < 3:
         return at_ms, np.empty(0, dtype=np.int64)
     gaps = np.diff(at_ms)
-    breaks = np.flatnonzero(gaps > 5 * np.median(gaps)) + 1
+    breaks = np.flatnonzero(gaps > LONG_GAP * _usual_gap_ms(at_ms)) + 1
     return np.insert(at_ms, breaks, at_ms[breaks - 1] + gaps[breaks - 1] // 2), breaks
 
 
@@ -167,7 +184,10 @@ def events_frame(view: View, agent: str | None, zone: str) -> pd.DataFrame:
             continue
         row = {labels.AGENT: event.agent} if agent is None else {}
         rows.append(row | _event_row(view, event, zone))
-    return pd.DataFrame(rows)
+    frame = pd.DataFrame(rows)
+    if not frame.empty and not frame[labels.EVENT_NOTE].any():
+        frame = frame.drop(columns=labels.EVENT_NOTE)
+    return frame
 
 
 def _event_row(view: View, event: AnomalyEvent, zone: str) -> dict[str, object]:

@@ -12,7 +12,7 @@ from dashboard import labels
 from dashboard.palette import Palette
 from dashboard.queries import Headline
 
-ROW_PX, MOST_PX = 36, 620
+ROW_PX, MOST_PX = 35, 600
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,13 @@ class FleetPage:
     footer: str
 
 
-def fleet(page: FleetPage, colours: Palette, on_open: Callable[[str], None]) -> None:
-    """Draw the page; on_open: called with the agent whose row was clicked."""
+def fleet(page: FleetPage, colours: Palette, on_open: Callable[[str], None], *, table_key: str) -> None:
+    """Draw the page; on_open: called with the agent whose row was clicked. table_key: new where none is to be selected."""
     _headline(page.headline)
     if page.agents.empty:
         st.info(labels.NO_AGENTS)
         return
-    _agents(page, colours, on_open)
+    _agents(page, colours, on_open, table_key)
     st.caption(labels.quality_note(page.rows))
     st.markdown(f"##### {labels.LATEST_EVENTS}")
     if page.events.empty:
@@ -44,18 +44,30 @@ def fleet(page: FleetPage, colours: Palette, on_open: Callable[[str], None]) -> 
 
 def _headline(facts: Headline) -> None:
     alive, messages, alarms, last_round = st.columns(4)
-    alive.metric(labels.AGENTS_ALIVE, labels.of(facts.alive, facts.agents), border=True)
-    messages.metric(labels.MESSAGES, labels.count(facts.messages), help=labels.MESSAGES_HELP, border=True)
-    alarms.metric(labels.ALARMS_OPEN, labels.count(facts.alarms_open), help=labels.ALARMS_OPEN_HELP, border=True)
-    last_round.metric(
-        labels.LAST_ROUND,
-        labels.last_round(facts.last_round, facts.round_age_s),
-        help=labels.LAST_ROUND_HELP,
-        border=True,
-    )
+    with alive:
+        _fact(
+            labels.AGENTS_ALIVE, labels.of(facts.alive, facts.agents), labels.silent_note(facts.silent, facts.offline)
+        )
+    with messages:
+        _fact(labels.MESSAGES, labels.count(facts.messages), labels.topics_note(facts.topics), labels.MESSAGES_HELP)
+    with alarms:
+        _fact(
+            labels.ALARMS_OPEN,
+            labels.count(facts.alarms_open),
+            labels.alarms_note(facts.alarms_day),
+            labels.ALARMS_OPEN_HELP,
+        )
+    with last_round:
+        number = "–" if facts.last_round is None else labels.count(facts.last_round)
+        note = labels.round_note(facts.round_answered, facts.round_expected, facts.round_age_s)
+        _fact(labels.LAST_ROUND, number, note, labels.LAST_ROUND_HELP)
 
 
-def _agents(page: FleetPage, colours: Palette, on_open: Callable[[str], None]) -> None:
+def _fact(label: str, value: str, note: str, help: str | None = None) -> None:
+    st.metric(label, value, note, help=help, border=True, delta_color="off", delta_arrow="off")
+
+
+def _agents(page: FleetPage, colours: Palette, on_open: Callable[[str], None], key: str) -> None:
     frame = page.agents
     chosen = st.dataframe(
         frame.style.map(lambda word: _presence_style(word, colours), subset=[labels.PRESENCE]).map(
@@ -66,7 +78,7 @@ def _agents(page: FleetPage, colours: Palette, on_open: Callable[[str], None]) -
         column_config=_agent_columns(),
         on_select="rerun",
         selection_mode="single-row",
-        key="fleet_agents",
+        key=key,
     )
     if chosen.selection.rows:
         on_open(frame[labels.AGENT].iloc[chosen.selection.rows[0]])

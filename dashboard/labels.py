@@ -36,7 +36,7 @@ FLEET_HELP: Mapping[str, str] = {
     LAST_FRAME: "How long ago the newest frame (one reading of every channel) came in.",
     FRAMES: "Frames predicted and stored so far.",
     SAVED: "How much smaller the agent's error is than that of simply repeating the last reading. 0 %: no better; below "
-    "zero: worse; 100 %: perfect.",
+    "zero: worse; 100 %: perfect. A fault lowers it for a while, since the agent keeps to what is normal.",
     COVERAGE: "Share of recent readings that fell inside the band the agent had announced. About 90 % is right; much less: "
     "the agent is too sure of itself, or the device behaves oddly; much more: the bands are wider than needed.",
     ALARMS: "Anomalies going on now.",
@@ -58,9 +58,22 @@ def of(part: int, whole: int) -> str:
     return f"{part} of {whole}"
 
 
-def last_round(number: int | None, age_s: float | None) -> str:
-    """Number and age of a round."""
-    return "none yet" if number is None else f"{number}, {age(age_s)}"
+def silent_note(silent: int, offline: int) -> str:
+    """What the agents that are not alive are."""
+    parts = [f"{number} {word}" for number, word in ((silent, "silent"), (offline, "offline")) if number]
+    return ", ".join(parts) or "none silent, none offline"
+
+
+def topics_note(topics: int) -> str:
+    return f"from {topics} topic{'s' if topics != 1 else ''}"
+
+
+def alarms_note(of_day: int) -> str:
+    return f"{of_day} began in the last 24 h"
+
+
+def round_note(answered: int, expected: int, age_s: float | None) -> str:
+    return "the coordinator has closed none" if age_s is None else f"{of(answered, expected)} answered, {age(age_s)}"
 
 
 # --- device page ------------------------------------------------------------------------------------------------------
@@ -77,6 +90,7 @@ RESIDUAL_NOTE = (
     "The strip below each chart shows how far each reading lay from what was expected, in standard deviations: 9 of 10 stay "
     "within the grey stripe (±1.6), those beyond ±3 are marked, the strip ends at ±6."
 )
+ANOMALY_NOTE = "Anomalies are shaded, and marked on the channels that stood out."
 LEGEND = {"observed": "reading", "mean": "expected", "band": "90 % band", "anomaly": "anomaly"}
 EVENTS_TITLE = "Anomalies"
 NO_EVENTS = "No anomaly of this device is on record."
@@ -87,6 +101,7 @@ EVENT_DURATION = "Duration"
 EVENT_PEAK = "Peak score"
 EVENT_BLAME = "What stood out"
 EVENT_NOTE = "Note"
+NAMED_SHARE = 0.05  # of an anomaly's score: channels with less are not named
 EVENT_STATES: Mapping[bool, str] = {False: "going on", True: "over"}  # by whether it is closed
 
 RANGES_MS: Mapping[str, int | None] = {
@@ -110,7 +125,7 @@ def resolution(step_ms: int) -> str:
 
 
 def channels_note(step_ms: int, zone: str) -> str:
-    return " ".join([BAND_NOTE, RESIDUAL_NOTE, resolution(step_ms), zone_note(zone)])
+    return " ".join([BAND_NOTE, RESIDUAL_NOTE, ANOMALY_NOTE, resolution(step_ms), zone_note(zone)])
 
 
 # --- rounds page ------------------------------------------------------------------------------------------------------
@@ -120,11 +135,11 @@ ROUND_SENTENCE = (
 )
 TOOK_PART = "answered"
 KEPT = "earlier summary used"
-ABSENT = "no part"
+ABSENT = "did not answer"
 STRIP_TITLE = "Who took part"
 STRIP_HELP = (
     f"{TOOK_PART}: its summary came in time. {KEPT}: it did not answer, but what it sent before still counts. "
-    f"{ABSENT}: nothing of it is in the round."
+    f"{ABSENT}: nothing of it is in the round. No cell: it was not in the fleet yet."
 )
 BYTES_TITLE = "Data per round"
 SECONDS_TITLE = "Time until the round closed"
@@ -223,14 +238,14 @@ def agent_line(
 # --- numbers ----------------------------------------------------------------------------------------------------------
 def age(seconds: float | None) -> str:
     """'3 s ago'; a dash where unknown."""
-    return "–" if seconds is None else f"{duration(max(0.0, seconds))} ago"
+    return "–" if seconds is None else f"{duration(float(max(0, int(seconds))))} ago"
 
 
 def duration(seconds: float) -> str:
     """A span in at most two units: '45 s', '3 min 20 s', '2 h', '1 day 4 h'."""
     whole = round(seconds)
     if whole < 60:
-        return f"{whole} s" if seconds >= 1 or whole == 0 else f"{seconds:.1f} s"
+        return f"{seconds:.1f} s" if 0 < seconds < 1 else f"{whole} s"
     units = (("day", 86400), ("h", 3600), ("min", 60), ("s", 1))
     first = next(i for i, (_, size) in enumerate(units) if whole >= size)
     name, size = units[first]
@@ -273,7 +288,7 @@ def saved(skill: float | None) -> str:
 
 def blame(shares: Mapping[str, float], most: int = 3) -> str:
     """'mainly temperature (72 %), also current (20 %)': the channels that made an anomaly, largest first."""
-    ranked = sorted(((share, name) for name, share in shares.items() if share >= 0.05), reverse=True)[:most]
+    ranked = sorted(((share, name) for name, share in shares.items() if share >= NAMED_SHARE), reverse=True)[:most]
     if not ranked:
         return "all channels together"
     words = [f"{name} ({100 * share:.0f} %)" for share, name in ranked]

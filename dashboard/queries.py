@@ -14,7 +14,7 @@ from dashboard.local_times import local_times
 from dashboard.quality import quality
 from dashboard.view import View
 from fleetgp.store.base import Window
-from fleetgp.wire.messages import RoundNotice
+from fleetgp.wire.messages import AnomalyEvent, RoundNotice
 
 SILENT_AFTER_S = 60.0  # several health periods
 LIVE_WITHIN_MS = 24 * 3_600_000  # frames whose own time is nearer than this to the system clock are a live stream
@@ -25,12 +25,16 @@ SPARK_FRAMES = 60
 # --- fleet ------------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Headline:
-    """The fleet in numbers. messages: stored sensor messages; round_age_s: on the system clock."""
+    """The fleet in numbers. messages, topics: of sensors, stored; round_age_s: on the system clock."""
 
     alive: int
+    silent: int
+    offline: int
     agents: int
     messages: int
+    topics: int
     alarms_open: int
+    alarms_day: int
     last_round: int | None
     round_answered: int
     round_expected: int
@@ -38,17 +42,27 @@ class Headline:
 
 
 def headline(view: View) -> Headline:
+    words = Counter(presence(view, agent) for agent in view.agents)
     closed = next((notice for notice in view.rounds if notice.state == "closed"), None)
     return Headline(
-        alive=sum(presence(view, agent) == "alive" for agent in view.agents),
+        alive=words["alive"],
+        silent=words["silent"],
+        offline=words["offline"],
         agents=len(view.agents),
         messages=sum(series.rows for series in view.readings),
+        topics=len(view.readings),
         alarms_open=sum(event.state != "closed" for event in view.events),
+        alarms_day=sum(_is_of_day(view, event) for event in view.events),
         last_round=closed.round if closed else None,
         round_answered=len(closed.answered) if closed else 0,
         round_expected=len(set(closed.answered) | set(closed.missing)) if closed else 0,
         round_age_s=(view.looked_ms - closed.at_ms) / 1000 if closed else None,
     )
+
+
+def _is_of_day(view: View, event: AnomalyEvent) -> bool:
+    """Whether the event began in the 24 hours before the fleet's newest frame."""
+    return view.newest_ms is not None and event.start_ms >= view.newest_ms - DAY_MS
 
 
 def heard_ms(view: View, name: str) -> int | None:
@@ -131,8 +145,7 @@ def _percent(share: float | None) -> float:
 def fleet_frame(view: View, quality: pd.DataFrame) -> pd.DataFrame:
     """One row an agent, as the fleet page shows it; columns are named in ``labels``."""
     opened = Counter(event.agent for event in view.events if event.state != "closed")
-    since_ms = (view.newest_ms or 0) - DAY_MS
-    of_day = Counter(event.agent for event in view.events if event.start_ms >= since_ms)
+    of_day = Counter(event.agent for event in view.events if _is_of_day(view, event))
     rows = []
     for agent in view.agents:
         status, series = view.status(agent), view.predictions.get(agent)
@@ -200,7 +213,7 @@ def rounds_data(rounds: Sequence[RoundNotice], zone: str, most: int = 60) -> Rou
     """Frames on the newest ``most`` closed rounds; the table also lists one that is open."""
     closed = [notice for notice in rounds if notice.state == "closed"][:most]
     agents = sorted({name for notice in closed for name in (*notice.answered, *notice.missing, *notice.included)})
-    strip = [(notice.round, agent, _part(notice, agent)) for notice in closed for agent in agents]
+    strip = [(n.round, agent, part) for n in closed for agent in agents if (part := _part(n, agent)) is not None]
     costs = [
         (notice.round, direction, size / 1e3)
         for notice in closed
@@ -214,10 +227,13 @@ def rounds_data(rounds: Sequence[RoundNotice], zone: str, most: int = 60) -> Rou
     )
 
 
-def _part(notice: RoundNotice, agent: str) -> str:
+def _part(notice: RoundNotice, agent: str) -> str | None:
+    """How an agent took part, None where it was not in the fleet."""
     if agent in notice.answered:
         return labels.TOOK_PART
-    return labels.KEPT if agent in notice.included else labels.ABSENT
+    if agent in notice.included:
+        return labels.KEPT
+    return labels.ABSENT if agent in notice.missing else None
 
 
 def _round_row(notice: RoundNotice, zone: str) -> dict[str, object]:

@@ -57,7 +57,7 @@ class StoreFile:
 
 
 class Source:
-    """Looks into the store at most once per ``refresh_s``, however many sessions ask, and never raises StorageError.
+    """Looks into the store about once per ``refresh_s``, however many sessions ask, and never raises StorageError.
 
     key: tells this source from any other in Streamlit's caches.
     """
@@ -75,9 +75,10 @@ class Source:
         self._view = View(version=0, looked_ms=clock.now_ms(), location=store.location)
 
     def look(self) -> View:
-        """The newest view; reads the store when the last look is older than ``refresh_s``."""
+        """The newest view; reads the store unless the last look is fresh."""
         with self._lock:
-            if self._clock.monotonic_s() - self._looked_s >= self.refresh_s:
+            # A browser that ticks every refresh_s is now and then a little early; it shall not have to wait a whole tick.
+            if self._clock.monotonic_s() - self._looked_s >= 0.75 * self.refresh_s:
                 self._view = self._read()
                 self._looked_s = self._clock.monotonic_s()
             return self._view

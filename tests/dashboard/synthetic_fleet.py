@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from dashboard.source import Source
 from fleetgp.errors import StorageError
+from fleetgp.runtime.clock import FakeClock
 from fleetgp.schema import Channel, Schema
 from fleetgp.store.base import Batch, Row, SeriesInfo, StoreInfo, Window
 from fleetgp.wire.messages import AnomalyEvent, Health, RoundNotice, Status
@@ -236,3 +238,6 @@ def _lows(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
 
 def _highs(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
     return np.array([np.max(part) for part in np.split(values, starts[1:])])
+
+
+Watch = Callable[[MemoryStore], tuple[Source, FakeClock]]

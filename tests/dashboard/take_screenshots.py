@@ -44,17 +44,17 @@ def settle(page: Page) -> None:
     page.wait_for_timeout(1200)
 
 
-def take(url: str, out: Path, *, theme: str = "light", agent: str = "") -> list[Path]:
+def take(chromium: Browser, url: str, out: Path, *, theme: str = "light", agent: str = "") -> list[Path]:
     """Save fleet.png, device.png and rounds.png under ``out``. agent: whose device page, "" = the first one's."""
     out.mkdir(parents=True, exist_ok=True)
     taken = []
-    with browser() as chromium:
-        page = chromium.new_page(viewport=SIZE, color_scheme="dark" if theme == "dark" else "light")
-        for name, place in PAGES.items():
-            page.goto(f"{url}/{place}" + (f"?agent={agent}" if agent and name == "device" else ""))
-            settle(page)
-            taken.append(out / f"{name}.png")
-            page.screenshot(path=taken[-1])
+    page = chromium.new_page(viewport=SIZE, color_scheme="dark" if theme == "dark" else "light")
+    for name, place in PAGES.items():
+        page.goto(f"{url}/{place}" + (f"?agent={agent}" if agent and name == "device" else ""))
+        settle(page)
+        taken.append(out / f"{name}.png")
+        page.screenshot(path=taken[-1])
+    page.close()
     return taken
 
 
@@ -65,8 +65,9 @@ def main() -> None:
     parser.add_argument("--theme", choices=("light", "dark"), default="light")
     parser.add_argument("--agent", default="", help="whose device page (default: the first agent's)")
     given = parser.parse_args()
-    for path in take(given.url.rstrip("/"), given.out, theme=given.theme, agent=given.agent):
-        print(path)
+    with browser() as chromium:
+        for path in take(chromium, given.url.rstrip("/"), given.out, theme=given.theme, agent=given.agent):
+            print(path)
 
 
 if __name__ == "__main__":

@@ -223,6 +223,7 @@ def model(state: State, at_ms: int) -> FleetModel:
         shift=to_tensor(belief.shift),
         deviation_scale=to_tensor(default_phi(Q, L, C)),
         noise_variance=to_tensor(noise),
+        noise_frames=float(sum(np.mean(a.count) for a in answers)),
         included={
             name: Included(incarnation=a.incarnation, sequence=a.sequence, factor=f)
             for name, a, f in zip(names, answers, factors, strict=True)

@@ -147,7 +147,13 @@ def _read_model(state: State, model: FleetModel) -> tuple[Scaling, learning.Know
             belief = aggregate.cavity(belief, message.scaled(terms[included.sequence], included.factor))
         else:
             belief, own_weight = aggregate.halved(belief), 0.5
-    return new, learning.Knowledge(belief, phi, noise, learning.FLEET_NOISE_FRAMES, own_weight), sent
+    noise_frames = min(model.noise_frames, learning.FLEET_NOISE_FRAMES)
+    if noise_frames < learning.OWN_NOISE_FRAMES:  # nobody knows yet: what this agent thinks itself, at little weight
+        noise_frames = learning.OWN_NOISE_FRAMES
+        if state.learner is not None:
+            _, ratio = learning.basis_change(state.learner.scaling, new, Q, schema.lags)
+            noise = ratio**2 * state.learner.noise_var
+    return new, learning.Knowledge(belief, phi, noise, noise_frames, own_weight), sent
 
 
 def _answer(state: State, event: RoundOpened) -> tuple[State, list[Effect]]:
@@ -196,5 +202,5 @@ def _summary(state: State, event: RoundOpened, sent: Sent) -> Summary:
         precision=to_tensor(to_triangles(sent.term.precision)),
         shift=to_tensor(sent.term.shift),
         count=to_tensor(state.learner.statistics.n),
-        noise_variance=to_tensor(state.learner.noise_var),
+        noise_variance=to_tensor(learning.own_noise(state.learner)),
     )

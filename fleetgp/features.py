@@ -10,7 +10,6 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.scaling import Scaling
 
-
 # Prior standard deviation of each block's weights, per standard deviation of its input: weights are whitened, so the
 # features carry it. A step from the last reading is mostly small and mostly shared out among few inputs.
 PRIOR_SD = {"bias": 0.5, "lags": 0.25, "covariates": 0.15}

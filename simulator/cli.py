@@ -48,7 +48,7 @@ def devices(argv: list[str]) -> int:
     parser.add_argument("--names", nargs="+", default=["pump-1"], metavar="NAME", help="simulated devices")
     parser.add_argument("--interval", type=_positive, default=1.0, metavar="S", help="seconds between readings (1)")
     parser.add_argument(
-        "--fault", action="append", default=[], metavar="INDEX@S", help="offset a device after S seconds"
+        "--fault", action="append", default=[], metavar="INDEX@S", help="a loose contact after S seconds"
     )
     parser.add_argument(
         "--join", action="append", default=[], metavar="INDEX@S", help="a device begins after S seconds"

@@ -117,6 +117,9 @@ class Demo:
             "coordinator.health_s": 5,
             "bridge.clock": clock,
             "bridge.health_s": 5,
+            # a recording may span years of its own time in minutes
+            "store.raw_days": 36500,
+            "store.rollup_days": 36500,
             "dashboard.port": self.port,
             "mqtt.heartbeat_s": 5,
         }

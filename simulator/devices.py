@@ -26,10 +26,10 @@ STEP_SD = np.array([0.30, 0.05, 0.12, 0.25])
 # what is left of a deviation from the level one step later, and what it does to the other channels
 PULL = np.array(
     [
-        [0.70, 0.00, 0.05, 0.15],
-        [0.00, 0.55, 0.00, 0.04],
-        [0.00, 0.00, 0.45, 0.10],
-        [0.00, 0.00, 0.00, 0.60],
+        [0.60, 0.00, 0.05, 0.15],
+        [0.00, 0.45, 0.00, 0.05],
+        [0.00, 0.00, 0.35, 0.10],
+        [0.00, 0.00, 0.00, 0.50],
     ]
 )
 PULL_SCALED = STEP_SD[:, None] * PULL / STEP_SD[None, :]
@@ -37,11 +37,19 @@ PULL_SCALED = STEP_SD[:, None] * PULL / STEP_SD[None, :]
 
 @dataclass(frozen=True)
 class Fault:
-    """An offset on one channel from one tick on, in standard deviations of the channel's own steps."""
+    """A loose contact: one channel is off for a few frames, first at ``tick`` and again after every ``period`` frames.
+
+    size: how far off, in standard deviations of the channel's own steps.
+    """
 
     tick: int
     channel: int = 0
-    size: float = 10.0
+    size: float = 12.0
+    frames: int = 5
+    period: int = 60
+
+    def is_on(self, tick: int) -> bool:
+        return tick >= self.tick and (tick - self.tick) % self.period < self.frames
 
 
 class Device:
@@ -59,7 +67,7 @@ class Device:
         """The next reading, in the channels' units."""
         self._deviation = PULL_SCALED @ self._deviation + STEP_SD * self._rng.standard_normal(len(LEVEL))
         reading = self.level + self._deviation
-        if self.fault is not None and self.tick >= self.fault.tick:
+        if self.fault is not None and self.fault.is_on(self.tick):
             reading[self.fault.channel] += self.fault.size * STEP_SD[self.fault.channel]
         self.tick += 1
         return np.asarray(np.round(reading, 4))

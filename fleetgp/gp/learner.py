@@ -83,7 +83,7 @@ class Forecast(NamedTuple):
 def default_phi(channels: int, lags: int, covariates: int) -> Array:
     """Prior variance of an agent's deviation by feature [F]: devices differ more in level than in dynamics."""
     phi = np.full(features.size(channels, lags, covariates), 0.01)
-    phi[0] = 0.1
+    phi[0] = 1.0
     return phi
 
 
@@ -141,6 +141,11 @@ def solve(learner: Learner) -> Learner:
     noise_var = np.maximum(noise_var, 1e-12)
     weights = posterior.posterior(before, learner.statistics, noise_var, known.own_weight)
     return learner._replace(weights=weights, noise_var=noise_var, fresh=0)
+
+
+def own_noise(learner: Learner) -> Array:
+    """Noise variance [Q] by this agent's own frames alone: what it tells the fleet, so that no guess is counted twice."""
+    return posterior.estimate_noise(learner.statistics, learner.weights, learner.noise_var, OWN_NOISE_FRAMES)
 
 
 def inform(learner: Learner, new: Scaling, knowledge: Knowledge) -> Learner:

@@ -42,7 +42,6 @@ ROUTES: tuple[Route, ...] = (
     Route(topics.service("<fleet>", "<name>", "health"), "health", "coordinator, bridge", "bridge", 0),
     Route(topics.fleet_wide("<fleet>", "model"), "model", "coordinator", "agents", 1, True),
     Route(topics.fleet_wide("<fleet>", "round"), "round", "coordinator", "agents, bridge", 1),
-    Route(topics.commands("<fleet>", "<target>"), "command", "dashboard, operator", "the program of that name", 1),
 )
 
 COMMON = {

@@ -129,13 +129,6 @@ class RoundNotice(Message, frozen=True, kw_only=True, tag="round"):
     note: str = ""
 
 
-class Command(Message, frozen=True, kw_only=True, tag="command"):
-    """A wish of the dashboard or an operator to one program."""
-
-    action: Literal["pause", "resume", "stop"]
-    note: str = ""
-
-
 class Bootstrap(Message, frozen=True, kw_only=True, tag="bootstrap"):
     """Moments of an agent's inputs for the federated scaling: count, mean and centred sum of squares per input.
 
@@ -190,7 +183,8 @@ class FleetModel(Message, frozen=True, kw_only=True, tag="model"):
 
     centre, scale: [Q + C] of schema.inputs, transformed units; precision: [Q, F(F+1)/2], the prior's identity included;
     shift: [Q, F]; deviation_scale: [F] prior variance of an agent's deviation by feature; noise_variance: [Q].
-    origin: incarnation of the coordinator; (origin, basis) names a basis for good.
+    origin: incarnation of the coordinator; (origin, basis) names a basis for good. noise_frames: how many frames the noise
+    variance was learnt from; 0 = nothing is known of it yet.
     """
 
     FORM: ClassVar[Literal["json", "msgpack"]] = "msgpack"
@@ -205,11 +199,12 @@ class FleetModel(Message, frozen=True, kw_only=True, tag="model"):
     shift: Tensor
     deviation_scale: Tensor
     noise_variance: Tensor
+    noise_frames: float = 0.0
     included: dict[str, Included] = {}
 
 
 ALL: tuple[type[Message], ...] = (
-    Status, Prediction, AnomalyEvent, Health, RoundNotice, Command, Bootstrap, Summary, FleetModel,
+    Status, Prediction, AnomalyEvent, Health, RoundNotice, Bootstrap, Summary, FleetModel,
 )  # fmt: skip
 
 # kind of topic -> the one struct that travels there
@@ -219,7 +214,6 @@ BY_KIND: dict[str, type[Message]] = {
     "events": AnomalyEvent,
     "health": Health,
     "round": RoundNotice,
-    "command": Command,
     "bootstrap": Bootstrap,
     "summary": Summary,
     "model": FleetModel,

@@ -18,7 +18,7 @@ SERVICE_KINDS = ("status", "health")
 
 @dataclass(frozen=True)
 class Address:
-    """A topic taken apart. area: agents, services, fleet or commands; id: whose ("" for the fleet); kind: what."""
+    """A topic taken apart. area: agents, services or fleet; id: whose ("" for the fleet); kind: what."""
 
     fleet: str
     area: str
@@ -47,11 +47,6 @@ def fleet_wide(fleet: str, kind: str) -> str:
     return f"{ROOT}/{fleet}/fleet/{kind}"
 
 
-def commands(fleet: str, target: str) -> str:
-    """Topic on which the dashboard asks one program to do something."""
-    return f"{ROOT}/{fleet}/commands/{target}"
-
-
 def all_agents(fleet: str, kind: str) -> str:
     """Subscription filter: one kind from every agent."""
     return agent(fleet, "+", kind)
@@ -71,8 +66,6 @@ def parse(topic: str) -> Address | None:
             address = Address(fleet, "services", name, kind)
         case [root, fleet, "fleet", kind] if root == ROOT and kind in FLEET_KINDS:
             address = Address(fleet, "fleet", "", kind)
-        case [root, fleet, "commands", target] if root == ROOT:
-            address = Address(fleet, "commands", target, "command")
         case _:
             return None
     names = [address.fleet] if address.area == "fleet" else [address.fleet, address.id]

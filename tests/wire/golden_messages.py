@@ -9,7 +9,6 @@ from fleetgp.wire.messages import (
     AnomalyEvent,
     Bootstrap,
     ChannelPrediction,
-    Command,
     FleetModel,
     Health,
     Included,
@@ -109,8 +108,6 @@ ROUND = RoundNotice(
     note="one late",
 )
 
-COMMAND = Command(at_ms=AT_MS, action="pause", note="cleaning")
-
 BOOTSTRAP = Bootstrap(
     at_ms=AT_MS,
     agent="pump-1",
@@ -159,7 +156,6 @@ GOLDEN: dict[str, Message] = {
     "event-v1.json": EVENT,
     "health-v1.json": HEALTH,
     "round-v1.json": ROUND,
-    "command-v1.json": COMMAND,
     "bootstrap-v1.bin": BOOTSTRAP,
     "summary-v1.bin": SUMMARY,
     "model-v1.bin": MODEL,

@@ -23,7 +23,6 @@ def test_what_is_built_is_read_back(fleet: str, name: str) -> None:
         assert topics.parse(topics.service(fleet, name, kind)) == Address(fleet, "services", name, kind)
     for kind in topics.FLEET_KINDS:
         assert topics.parse(topics.fleet_wide(fleet, kind)) == Address(fleet, "fleet", "", kind)
-    assert topics.parse(topics.commands(fleet, name)) == Address(fleet, "commands", name, "command")
 
 
 def test_topics_as_other_programs_know_them() -> None:
@@ -31,9 +30,8 @@ def test_topics_as_other_programs_know_them() -> None:
     assert topics.agent("home", "pump-1", "summary") == "fleetgp/home/agents/pump-1/summary"
     assert topics.service("home", "coordinator", "status") == "fleetgp/home/services/coordinator/status"
     assert topics.fleet_wide("home", "model") == "fleetgp/home/fleet/model"
-    assert topics.commands("home", "pump-1") == "fleetgp/home/commands/pump-1"
     assert topics.all_agents("home", "events") == "fleetgp/home/agents/+/events"
-    assert topics.everything("home") == "fleetgp/home/#"
+    assert topics.all_services("home") == ("fleetgp/home/services/+/status", "fleetgp/home/services/+/health")
 
 
 @pytest.mark.parametrize(
@@ -75,7 +73,7 @@ def test_kinds_that_do_not_exist_cannot_be_built() -> None:
 
 
 def test_every_kind_of_topic_carries_one_struct_and_is_documented() -> None:
-    kinds = {*topics.AGENT_KINDS, *topics.SERVICE_KINDS, *topics.FLEET_KINDS, "command"}
+    kinds = {*topics.AGENT_KINDS, *topics.SERVICE_KINDS, *topics.FLEET_KINDS}
     assert kinds == set(messages.BY_KIND)
     assert set(messages.BY_KIND.values()) == set(messages.ALL)
     documented = {
@@ -87,7 +85,6 @@ def test_every_kind_of_topic_carries_one_struct_and_is_documented() -> None:
         *(("agents", kind) for kind in topics.AGENT_KINDS),
         *(("services", kind) for kind in topics.SERVICE_KINDS),
         *(("fleet", kind) for kind in topics.FLEET_KINDS),
-        ("commands", "command"),
     }
     assert len(document.ROUTES) == len(documented)
 

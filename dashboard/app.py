@@ -8,11 +8,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import streamlit as st
 
 from dashboard import device_queries, labels, queries, source
-from dashboard.device_page import DevicePage, choose, device
+from dashboard.device_page import DevicePage, choose, device, no_agents
 from dashboard.fleet_page import FleetPage, fleet
 from dashboard.notice_page import notice
 from dashboard.palette import Palette, palette
@@ -73,19 +74,23 @@ def _footing(view: View) -> tuple[object, ...]:
 
 
 def zone() -> str:
-    """The viewer's time zone."""
-    return st.context.timezone or "UTC"
+    """The viewer's time zone; UTC where the browser names none, or one that this machine does not know."""
+    name = st.context.timezone or "UTC"
+    try:
+        return ZoneInfo(name).key
+    except (ZoneInfoNotFoundError, ValueError):
+        return "UTC"
 
 
 def colours() -> Palette:
     return palette(st.context.theme.type)
 
 
-def show_fleet(device_page: st.Page) -> None:  # type: ignore[valid-type]
+def show_fleet(device_page: st.Page) -> None:
     def open_device(agent: str) -> None:
         st.session_state["agent"] = st.session_state["agent_picker"] = agent
         st.session_state["opened"] = st.session_state.get("opened", 0) + 1
-        st.switch_page(device_page)
+        st.switch_page(device_page, query_params={"agent": agent})
 
     def draw(view: View) -> None:
         quality = source.quality(find_source().key, view.version, view)
@@ -105,12 +110,12 @@ def show_fleet(device_page: st.Page) -> None:  # type: ignore[valid-type]
 def show_device() -> None:
     door = find_source()
     view = door.look()
-    if view.problem is not None or not view.agents:
-        live(lambda now: notice(now))
+    if not view.agents:
+        live(lambda _: no_agents())
         return
     _settle_agent(view)
     choice = choose(view.agents, device_queries.default_range(view, st.session_state["agent_picker"]))
-    st.session_state["agent"] = st.query_params["agent"] = choice.agent
+    st.session_state["agent"] = choice.agent
     span_ms = labels.RANGES_MS[choice.range_name]
 
     def draw(now: View) -> None:

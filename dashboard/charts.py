@@ -8,6 +8,9 @@ import pandas as pd
 from dashboard import labels
 from dashboard.device_queries import ChannelData
 from dashboard.palette import Palette
+from dashboard.view import in_order
+
+Drawing = alt.Chart | alt.LayerChart | alt.FacetChart
 
 CHANNEL_HEIGHT = 170
 RESIDUAL_HEIGHT = 64
@@ -21,27 +24,26 @@ Z_LIMIT = 6.0
 Z_STRIPE = 1.645  # 90 % of a normal law
 Z_MARKED = 3.0
 
-NAIVE_TIME = alt.Scale(type="utc")  # times come as wall-clock times and are to be shown as they are
-
 
 def _time_axis(is_labelled: bool = True) -> alt.X:
     axis = alt.Axis(title=None, labels=is_labelled, ticks=is_labelled, grid=False, labelOverlap=True, tickCount=6)
-    return alt.X("at:T", scale=NAIVE_TIME, axis=axis)
+    return alt.X("at:T", axis=axis)
 
 
-def _value_axis(**more: object) -> alt.Axis:
-    return alt.Axis(title=None, tickCount=4, minExtent=AXIS_WIDTH, maxExtent=AXIS_WIDTH, **more)
+def _value_axis() -> alt.Axis:
+    return alt.Axis(title=None, tickCount=4, minExtent=AXIS_WIDTH, maxExtent=AXIS_WIDTH)
 
 
-def _finish(chart: alt.Chart | alt.LayerChart, height: int) -> alt.Chart | alt.LayerChart:
+def _finish(chart: Drawing, height: int) -> Drawing:
     """The chart at its height, axes included, with less air around it than Streamlit's theme leaves."""
     air = {"left": 0, "right": 4, "top": 4, "bottom": 0}
-    return (
+    finished: Drawing = (
         chart.properties(height=height, padding=air)
         .configure_axis(labelPadding=6, titlePadding=6)
         .configure_legend(padding=0, offset=6, columnPadding=16)
         .configure_view(strokeWidth=0)
     )
+    return finished
 
 
 def _shades(spans: pd.DataFrame, colours: Palette, points: pd.DataFrame) -> alt.Chart:
@@ -49,19 +51,20 @@ def _shades(spans: pd.DataFrame, colours: Palette, points: pd.DataFrame) -> alt.
     if spans.empty:  # one of no width, since the browser complains about a time axis without any time
         start = points["at"].head(1)
         spans = pd.DataFrame({"start": start, "end": start})
-    return (
+    shades: alt.Chart = (
         alt.Chart(spans)
         .mark_rect(color=colours.anomaly, opacity=colours.shade_opacity)
-        .encode(x=alt.X("start:T", scale=NAIVE_TIME), x2="end:T")
+        .encode(x=alt.X("start:T"), x2="end:T")
     )
+    return shades
 
 
-def channel(data: ChannelData, spans: pd.DataFrame, colours: Palette) -> alt.LayerChart | alt.Chart:
+def channel(data: ChannelData, spans: pd.DataFrame, colours: Palette) -> Drawing:
     """Readings of one channel over the band and the line that the agent had announced."""
     base = alt.Chart(data.points).encode(x=_time_axis())
     y = alt.Y("observed:Q", scale=alt.Scale(zero=False, nice=True), axis=_value_axis())
     tooltip = [
-        alt.Tooltip("at:T", title="time", format="%Y-%m-%d %H:%M:%S", formatType="utc"),
+        alt.Tooltip("at:T", title="time", format="%Y-%m-%d %H:%M:%S"),
         alt.Tooltip("observed:Q", title=labels.LEGEND["observed"], format=".4~g"),
         alt.Tooltip("mean:Q", title=labels.LEGEND["mean"], format=".4~g"),
         alt.Tooltip("low:Q", title="band from", format=".4~g"),
@@ -84,7 +87,7 @@ def channel(data: ChannelData, spans: pd.DataFrame, colours: Palette) -> alt.Lay
     return _finish(layers, CHANNEL_HEIGHT)
 
 
-def residuals(data: ChannelData, spans: pd.DataFrame, colours: Palette) -> alt.LayerChart | alt.Chart:
+def residuals(data: ChannelData, spans: pd.DataFrame, colours: Palette) -> Drawing:
     """How far each reading lay from what was expected, in standard deviations."""
     y = alt.Y(
         "z:Q",
@@ -108,7 +111,7 @@ def residuals(data: ChannelData, spans: pd.DataFrame, colours: Palette) -> alt.L
             y2=alt.datum(0),
             color=colour,
             tooltip=[
-                alt.Tooltip("at:T", title="time", format="%Y-%m-%d %H:%M:%S", formatType="utc"),
+                alt.Tooltip("at:T", title="time", format="%Y-%m-%d %H:%M:%S"),
                 alt.Tooltip("z:Q", title="standard deviations off", format="+.1f"),
             ],
         )
@@ -116,7 +119,7 @@ def residuals(data: ChannelData, spans: pd.DataFrame, colours: Palette) -> alt.L
     return _finish(alt.layer(stripe, _shades(spans, colours, data.points), sticks), RESIDUAL_HEIGHT)
 
 
-def score(frame: pd.DataFrame, spans: pd.DataFrame, colours: Palette) -> alt.LayerChart | alt.Chart:
+def score(frame: pd.DataFrame, spans: pd.DataFrame, colours: Palette) -> Drawing:
     """The score over time with the threshold of the alarm; the axis is linear at first and then by powers of ten."""
     base = alt.Chart(frame).encode(x=_time_axis())
     y = alt.Y(
@@ -125,7 +128,7 @@ def score(frame: pd.DataFrame, spans: pd.DataFrame, colours: Palette) -> alt.Lay
         axis=alt.Axis(title=None, values=[0, 2, 5, 10, 20, 50, 100, 300], minExtent=AXIS_WIDTH, maxExtent=AXIS_WIDTH),
     )
     tooltip = [
-        alt.Tooltip("at:T", title="time", format="%Y-%m-%d %H:%M:%S", formatType="utc"),
+        alt.Tooltip("at:T", title="time", format="%Y-%m-%d %H:%M:%S"),
         alt.Tooltip("score:Q", format=".1f"),
         alt.Tooltip("threshold:Q", format=".1f"),
     ]
@@ -139,7 +142,7 @@ def score(frame: pd.DataFrame, spans: pd.DataFrame, colours: Palette) -> alt.Lay
     return _finish(layers, SCORE_HEIGHT)
 
 
-def legend(colours: Palette) -> alt.LayerChart | alt.Chart:
+def legend(colours: Palette) -> Drawing:
     """The four things a channel's chart shows, once for the page."""
     items = pd.DataFrame({"x": [0, 100, 210, 335], "what": list(labels.LEGEND), "word": list(labels.LEGEND.values())})
     base = alt.Chart(items).encode(x=alt.X("x:Q", scale=alt.Scale(domain=[0, 450], range=[8, 458]), axis=None))
@@ -160,7 +163,7 @@ def legend(colours: Palette) -> alt.LayerChart | alt.Chart:
     return _finish(alt.layer(*marks, words).properties(width=470), 24)
 
 
-def taking_part(strip: pd.DataFrame, colours: Palette) -> alt.Chart | alt.LayerChart:
+def taking_part(strip: pd.DataFrame, colours: Palette) -> Drawing:
     """Agents by rounds, coloured by whether and how each took part."""
     parts = [labels.TOOK_PART, labels.KEPT, labels.ABSENT]
     colour = alt.Color(
@@ -175,7 +178,7 @@ def taking_part(strip: pd.DataFrame, colours: Palette) -> alt.Chart | alt.LayerC
             x=alt.X(
                 "round:O", axis=alt.Axis(title="round", labelOverlap=True, labelAngle=0), scale=alt.Scale(padding=0.12)
             ),
-            y=alt.Y("agent:N", axis=alt.Axis(title=None), scale=alt.Scale(padding=0.12)),
+            y=alt.Y("agent:N", axis=alt.Axis(title=None), scale=alt.Scale(padding=0.12), sort=in_order(strip["agent"])),
             color=colour,
             tooltip=["agent:N", "round:O", alt.Tooltip("part:N", title="took part")],
         )
@@ -183,7 +186,7 @@ def taking_part(strip: pd.DataFrame, colours: Palette) -> alt.Chart | alt.LayerC
     return _finish(chart, 76 + STRIP_ROW * max(1, strip["agent"].nunique()))
 
 
-def costs(frame: pd.DataFrame, colours: Palette) -> alt.Chart | alt.LayerChart:
+def costs(frame: pd.DataFrame, colours: Palette) -> Drawing:
     """Kilobytes of a round, to and from agents."""
     directions = [labels.FROM_AGENTS, labels.TO_AGENTS]
     chart = (
@@ -203,7 +206,7 @@ def costs(frame: pd.DataFrame, colours: Palette) -> alt.Chart | alt.LayerChart:
     return _finish(chart, COST_HEIGHT)
 
 
-def closing(frame: pd.DataFrame, colours: Palette) -> alt.Chart | alt.LayerChart:
+def closing(frame: pd.DataFrame, colours: Palette) -> Drawing:
     """Seconds from opening a round to closing it."""
     chart = (
         alt.Chart(frame)

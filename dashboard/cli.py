@@ -63,17 +63,10 @@ def serve(host: str, port: int, *, store: str, refresh_s: float) -> int:
 
     from streamlit.web import cli as streamlit_cli
 
-    flags = ("--server.headless", "true", "--server.address", host, "--server.port", str(port))
-    flags += ("--server.fileWatcherType", "none", "--browser.gatherUsageStats", "false")
-    flags += (
-        "--client.toolbarMode",
-        "minimal",
-        "--client.showErrorDetails",
-        "type",
-        "--logger.hideWelcomeMessage",
-        "true",
-        *THEME,
-    )
+    flags = ["--server.headless", "true", "--server.address", host, "--server.port", str(port)]
+    flags += ["--server.fileWatcherType", "none", "--browser.gatherUsageStats", "false"]
+    flags += ["--client.toolbarMode", "minimal", "--client.showErrorDetails", "type"]
+    flags += ["--logger.hideWelcomeMessage", "true", *THEME]
     app = Path(__file__).with_name("app.py")
     announcer = threading.Thread(target=announce, args=(host, port), name="dashboard.announce", daemon=True)
     announcer.start()

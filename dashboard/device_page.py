@@ -39,13 +39,23 @@ class Choice:
 def choose(agents: Sequence[str], default_range: str) -> Choice:
     """The page's controls. They stay outside the live part, so that a tick never takes a click away."""
     picker, ranges, live = st.columns([3, 6, 1], vertical_alignment="bottom")
-    agent = picker.selectbox(labels.AGENT, agents, key="agent_picker")
+    agent = picker.selectbox(labels.AGENT, agents, key="agent_picker", on_change=_name_in_address)
     if "range_picker" not in st.session_state:  # a page's widgets forget when another page is shown
         st.session_state["range_picker"] = st.session_state.get("range", default_range)
     range_name = ranges.segmented_control(labels.RANGE, list(labels.RANGES_MS), key="range_picker", required=True)
     st.session_state["range"] = range_name
     is_live = live.toggle(labels.LIVE, value=True, key="live_toggle", help=labels.LIVE_HELP)
     return Choice(agent, range_name or default_range, is_live)
+
+
+def _name_in_address() -> None:
+    """Put the chosen agent into the address. Only then: each change is a step of the browser's Back."""
+    st.query_params["agent"] = st.session_state["agent_picker"]
+
+
+def no_agents() -> None:
+    """What the page shows while there is no agent to choose."""
+    st.info(labels.NO_AGENTS)
 
 
 def device(page: DevicePage, colours: Palette) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from dashboard import labels
 from dashboard.local_times import local_times
@@ -15,6 +16,8 @@ from dashboard.view import View
 from fleetgp.arrays import Array
 from fleetgp.store.base import Window
 from fleetgp.wire.messages import AnomalyEvent
+
+Places = NDArray[np.int64]  # indices
 
 MAX_POINTS = 600
 LONG_GAP = 5  # usual gaps between two points, beyond which a line is not drawn across
@@ -126,22 +129,22 @@ def _usual_gap_ms(at_ms: Array) -> int:
     return int(np.median(np.diff(at_ms))) if at_ms.size > 1 else 1000
 
 
-def _with_breaks(at_ms: Array) -> tuple[Array, Array]:
+def _with_breaks(at_ms: Array) -> tuple[Array, Places]:
     """Times with one more point in the middle of every long gap, and where those points go, so that lines break there."""
     if at_ms.size < 3:
         return at_ms, np.empty(0, dtype=np.int64)
     gaps = np.diff(at_ms)
-    breaks = np.flatnonzero(gaps > LONG_GAP * _usual_gap_ms(at_ms)) + 1
+    breaks = (np.flatnonzero(gaps > LONG_GAP * _usual_gap_ms(at_ms)) + 1).astype(np.int64)
     return np.insert(at_ms, breaks, at_ms[breaks - 1] + gaps[breaks - 1] // 2), breaks
 
 
-def _column(values: Mapping[str, Array], name: str, breaks: Array, size: int) -> Array:
+def _column(values: Mapping[str, Array], name: str, breaks: Places, size: int) -> Array:
     """One column with NaN at the breaks; all NaN where the store has none of that name."""
     column = values.get(name)
     return np.insert(column if column is not None else np.full(size, np.nan), breaks, np.nan)
 
 
-def _channel_points(window: Window, name: str, breaks: Array) -> pd.DataFrame:
+def _channel_points(window: Window, name: str, breaks: Places) -> pd.DataFrame:
     """Values of one channel; where a point stands for many frames, z is the one farthest from zero."""
     size = window.at_ms.size
     lowest, highest = (_column(side, f"{name}.z", breaks, size) for side in (window.low, window.high))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -90,7 +91,7 @@ def _presence_style(word: str, colours: Palette) -> str:
     return f"color: {colours.anomaly}" if word == labels.DOTS["silent"] else f"color: {colours.quiet}"
 
 
-def _agent_columns() -> dict[str, object]:
+def _agent_columns() -> dict[str, Any]:
     column, about = st.column_config, labels.FLEET_HELP
     return {
         labels.AGENT: column.TextColumn(width="small", pinned=True),
@@ -106,7 +107,7 @@ def _agent_columns() -> dict[str, object]:
     }
 
 
-def event_columns() -> dict[str, object]:
+def event_columns() -> dict[str, Any]:
     """How columns of an events table look, on this page and on the device page."""
     column = st.column_config
     return {

@@ -12,7 +12,7 @@ import pandas as pd
 from dashboard import labels
 from dashboard.local_times import local_times
 from dashboard.quality import quality
-from dashboard.view import View
+from dashboard.view import View, in_order
 from fleetgp.store.base import Window
 from fleetgp.wire.messages import AnomalyEvent, RoundNotice
 
@@ -212,7 +212,7 @@ class RoundsData:
 def rounds_data(rounds: Sequence[RoundNotice], zone: str, most: int = 60) -> RoundsData:
     """Frames on the newest ``most`` closed rounds; the table also lists one that is open."""
     closed = [notice for notice in rounds if notice.state == "closed"][:most]
-    agents = sorted({name for notice in closed for name in (*notice.answered, *notice.missing, *notice.included)})
+    agents = in_order(name for n in closed for name in (*n.answered, *n.missing, *n.included))
     strip = [(n.round, agent, part) for n in closed for agent in agents if (part := _part(n, agent)) is not None]
     costs = [
         (notice.round, direction, size / 1e3)

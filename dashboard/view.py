@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from fleetgp.schema import Schema
 from fleetgp.store.base import SeriesInfo, StoreInfo, Window
 from fleetgp.wire.messages import AnomalyEvent, Health, RoundNotice, Status
+
+_DIGITS = re.compile(r"([0-9]+)")
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Names once each as people sort them: pump-2 before pump-10."""
+
+    def key(name: str) -> tuple[list[str | int], str]:
+        parts = _DIGITS.split(name)  # text and digits in turn, text first
+        return [int(part) if i % 2 else part for i, part in enumerate(parts)], name
+
+    return sorted(set(names), key=key)
 
 
 @dataclass(frozen=True)
@@ -46,7 +59,7 @@ class View:
     def agents(self) -> tuple[str, ...]:
         """Every agent that ever said hello or predicted something, by name."""
         names = {status.name for status in self.statuses if status.role == "agent"}
-        return tuple(sorted(names | set(self.predictions)))
+        return tuple(in_order(names | set(self.predictions)))
 
     def status(self, name: str) -> Status | None:
         return next((status for status in self.statuses if status.name == name), None)

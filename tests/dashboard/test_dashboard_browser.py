@@ -121,6 +121,22 @@ def test_device_page_draws_its_charts_and_keeps_them_while_it_ticks(dashboard: R
     assert fewest == 10, "no chart vanishes at a tick"
 
 
+def test_times_are_the_viewers(dashboard: Running, chromium: Browser):
+    hours = {}
+    for zone in ("UTC", "Asia/Tokyo"):  # nine hours ahead, always
+        page = chromium.new_page(viewport=SIZE, timezone_id=zone)
+        page.goto(f"{dashboard.url}/device?agent=press-1")
+        settle(page)
+        assert f"Times are in {zone}." in text(page)
+        ticks = (
+            page.locator('[data-testid="stVegaLiteChart"]').first.locator(".role-axis-label text").all_text_contents()
+        )
+        hours[zone] = [int(tick.split(":")[0]) for tick in ticks if ":" in tick]
+        page.close()
+    assert [(hour + 9) % 24 for hour in hours["UTC"]] == hours["Asia/Tokyo"]
+    assert hours["UTC"]
+
+
 def test_rounds_page(dashboard: Running, page: Page):
     page.goto(f"{dashboard.url}/rounds")
     settle(page)

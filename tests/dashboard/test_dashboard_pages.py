@@ -122,9 +122,10 @@ def test_fleet_page_headline_and_rows(show: Show):
     assert "90 % of readings should fall in the band" in words(app)
 
 
-def test_fleet_page_with_programs_but_no_agent(show: Show):
+@pytest.mark.parametrize("page", ["fleet", "device"])
+def test_programs_but_no_agent(show: Show, page: str):
     bridge = Status(at_ms=NOW_MS, name="bridge", role="bridge", is_online=True)
-    assert labels.NO_AGENTS in words(show("fleet", Batch(statuses=[bridge])))
+    assert labels.NO_AGENTS in words(show(page, Batch(statuses=[bridge])))
 
 
 def test_device_page_draws_score_legend_and_two_charts_a_channel(show: Show):

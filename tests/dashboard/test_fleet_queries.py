@@ -9,7 +9,7 @@ import pytest
 from synthetic_fleet import NOW_MS, MemoryStore, Plan, Watch, history
 
 from dashboard import labels, queries
-from dashboard.view import View
+from dashboard.view import View, in_order
 from fleetgp.store.base import Batch, SeriesInfo
 from fleetgp.wire.messages import Health, RoundNotice, Status
 
@@ -95,6 +95,11 @@ def test_alarms_of_a_recording_are_counted_by_its_own_day(watch: Watch):
     assert queries.headline(view).alarms_day == 2
     later = history(Plan(agents=2, frames=140, interval_s=3600, end_ms=years_ago_ms))  # its fault: 42 hours before
     assert queries.headline(view_of(watch, later)).alarms_day == 1
+
+
+def test_names_are_sorted_as_people_do():
+    names = ["pump-10", "pump-2", "7", "pump", "Pump-1", "pump-2b", "pump-02", "pump-2"]
+    assert in_order(names) == ["7", "Pump-1", "pump", "pump-02", "pump-2", "pump-2b", "pump-10"]
 
 
 def notice(number: int, **more: object) -> RoundNotice:

@@ -213,6 +213,7 @@ def _mosquitto_config(folder: Path, port: int, access: Access) -> str:
 
 
 def _nats_config(folder: Path, port: int) -> str:
+    # NATS sends again what was not acknowledged only after ack_wait, even to a client that came back; by default 30 s.
     return f"""\
 listen: "{HOST}:-1"
 server_name: "fleetgp"
@@ -221,7 +222,7 @@ log_file: "{folder / "broker.log"}"
 logfile_size_limit: {MAX_LOG_BYTES}
 logfile_max_num: 2
 jetstream {{ store_dir: "{folder}", max_file_store: 200MB, max_memory_store: 32MB }}
-mqtt {{ listen: "{HOST}:{port}", max_ack_pending: 1000 }}
+mqtt {{ listen: "{HOST}:{port}", max_ack_pending: 1000, ack_wait: "3s" }}
 """
 
 

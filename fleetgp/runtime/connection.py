@@ -10,8 +10,11 @@ back-off has no jitter, and an error that is no OSError ends its thread unseen. 
 
 from __future__ import annotations
 
+import os
+import socket
 import ssl
 import struct
+import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,6 +30,7 @@ from fleetgp.runtime.clock import Clock
 from fleetgp.runtime.link import Incoming, Link, Outgoing, SessionConfig
 
 CONNECT_TIMEOUT_S = 5.0
+LINGER_S = 0.5  # for the broker to read our last words
 QUEUE_EXPIRY_S = 7 * 86400  # how long a version 5 broker keeps our queue while we are away; 3.1.1 brokers decide alone
 
 
@@ -89,6 +93,8 @@ class _Listener:
 
     def __init__(self, generation: int, clock: Clock) -> None:
         self.happened: deque[Happening] = deque()
+        self.is_parting = False
+        self.lingering: socket.socket | None = None
         self._generation = generation
         self._clock = clock
 
@@ -120,6 +126,13 @@ class _Listener:
 
     def on_disconnect(self, _client: Any, _data: Any, flags: Any, reason: ReasonCode, _props: Any) -> None:
         self.happened.append(Closed(reason.value if flags.is_disconnect_packet_from_server else 0))
+
+    def on_socket_close(self, _client: Any, _data: Any, sock: Any) -> None:
+        """paho closes the moment DISCONNECT is written. With messages for us still unread, the kernel would then reset
+        the connection, and the broker would lose our last acknowledgements and DISCONNECT itself. So hold it open.
+        """
+        if self.is_parting:
+            self.lingering = socket.socket(fileno=os.dup(sock.fileno()))
 
 
 class Connection:
@@ -166,10 +179,13 @@ class Connection:
             return False
 
     def drop(self) -> None:
-        """Close the socket without a word; the broker will say our will."""
+        """Close the socket; without ``disconnect`` before it, the broker will say our will."""
         sock = self._client.socket()
         if sock is not None:
             sock.close()
+        if self._listener.lingering is not None:
+            _read_to_end(self._listener.lingering)
+            self._listener.lingering = None
 
     def subscribe(self, subscriptions: Sequence[tuple[str, int]]) -> None:
         self._client.subscribe(list(subscriptions))
@@ -184,6 +200,7 @@ class Connection:
 
     def disconnect(self) -> None:
         """Ask to part in peace: the broker keeps our will to itself. ``step`` carries it out."""
+        self._listener.is_parting = True
         self._client.disconnect()
 
     def _make_client(self, tls: ssl.SSLContext | None) -> paho.Client:
@@ -208,9 +225,23 @@ class Connection:
         client.on_message = self._listener.on_message
         client.on_publish = self._listener.on_publish
         client.on_disconnect = self._listener.on_disconnect
+        client.on_socket_close = self._listener.on_socket_close
         # With this callback set, paho leaves all writing to ``step`` and other threads only queue and wake it.
         client.on_socket_register_write = _leave_writing_to_step
         return client
+
+
+def _read_to_end(sock: socket.socket) -> None:
+    """Throw away what still comes until the broker has closed its side, for at most LINGER_S."""
+    by_s = time.monotonic() + LINGER_S
+    with sock:
+        try:
+            sock.shutdown(socket.SHUT_WR)
+            sock.settimeout(LINGER_S)
+            while time.monotonic() < by_s and sock.recv(65536):
+                pass
+        except OSError:  # timed out or reset: there is nothing left to be polite about
+            return
 
 
 def _leave_writing_to_step(_client: Any, _data: Any, _sock: Any) -> None:

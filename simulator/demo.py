@@ -226,9 +226,11 @@ class Demo:
         reader: Reader = open_reader(self._store())
         try:
             end_s = time.monotonic() + (SETTLE_S if self.plan.seconds is not None else 1.0)
-            found = results(reader, self.schema, sent)
-            while time.monotonic() < end_s and not found.is_complete:
-                time.sleep(0.3)
+            found, before = results(reader, self.schema, sent), -1
+            # all stored, and nothing more predicted since the last look
+            while time.monotonic() < end_s and (found.frames_lost or found.predictions_stored != before):
+                time.sleep(1.0)
+                before = found.predictions_stored
                 found = results(reader, self.schema, sent)
         finally:
             reader.close()

@@ -36,11 +36,6 @@ class Results:
     broker: str = ""
     dashboard_ok: bool = False
 
-    @property
-    def is_complete(self) -> bool:
-        """All that was sent is stored, and all but each agent's first few frames were predicted."""
-        return self.frames_lost == 0 and self.predictions_stored >= self.frames - 3 * self.agents
-
     def with_values(self, **values: Any) -> Results:
         return dataclasses.replace(self, **values)
 

@@ -75,12 +75,14 @@ class Demo:
         self.late = () if plan.recordings else (self.names[JOINER],)
         self.port = plan.dashboard_port or _free_port()
         self.dashboard_ok = False
+        self.broker_pid = 0
 
     def run(self) -> Results:
         """Raises ServiceError when a program cannot start or ends by itself."""
         say = self.plan.say
         self.plan.folder.mkdir(parents=True, exist_ok=True)
         with EmbeddedBroker.start(self.plan.broker, self.plan.folder / "broker") as broker:
+            self.broker_pid = broker.pid
             say(f"broker      {broker.kind} at {broker.url}")
             try:
                 self._start_programs(broker.url)

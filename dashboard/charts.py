@@ -36,7 +36,7 @@ def _value_axis() -> alt.Axis:
 
 def _finish(chart: Drawing, height: int) -> Drawing:
     """The chart at its height, axes included, with less air around it than Streamlit's theme leaves."""
-    air = {"left": 0, "right": 4, "top": 4, "bottom": 0}
+    air = {"left": 0, "right": 4, "top": 4, "bottom": 5}
     finished: Drawing = (
         chart.properties(height=height, padding=air)
         .configure_axis(labelPadding=6, titlePadding=6)

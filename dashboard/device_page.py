@@ -83,7 +83,8 @@ def device(page: DevicePage, colours: Palette) -> None:
 
 def _channel(channel: ChannelData, data: DeviceData, colours: Palette) -> None:
     st.markdown(f"**{labels.channel_title(channel.name, channel.unit)}**")
+    st.altair_chart(charts.channel(channel, data.spans, colours), key=f"channel_{channel.name}")
     if channel.readings == 0:
         st.caption(labels.NO_CHANNEL_DATA)
-    st.altair_chart(charts.channel(channel, data.spans, colours), key=f"channel_{channel.name}")
-    st.altair_chart(charts.residuals(channel, data.spans, colours), key=f"residuals_{channel.name}")
+    else:
+        st.altair_chart(charts.residuals(channel, data.spans, colours), key=f"residuals_{channel.name}")

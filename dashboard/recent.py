@@ -57,11 +57,11 @@ def read_newest(reader: Reader, series: SeriesInfo, after_ms: int | None, rows: 
     columns = [name for name in series.channels if name.endswith(KEPT) or name in ("score", "threshold")]
     span_ms = rows * interval_ms
     while True:
-        start_ms = max(series.last_ms - span_ms, series.first_ms if after_ms is None else after_ms + 1)
+        start_ms = max(series.last_ms - span_ms + 1, series.first_ms if after_ms is None else after_ms + 1)
         window = reader.window("prediction", series.name, columns, start_ms, series.last_ms, rows)
         if window.step_ms == 0 or span_ms <= 1:
             return window
-        span_ms = min(span_ms, series.last_ms - start_ms) // 2
+        span_ms = min(span_ms, series.last_ms - start_ms + 1) // 2
 
 
 def join(old: Window, new: Window, rows: int) -> Window:

@@ -17,10 +17,11 @@ from dashboard import labels
 from fleetgp.store.base import Batch
 from fleetgp.store.sqlite import open_writer
 
-if not Path(chromium_path()).exists() and os.environ.get("FLEETGP_REQUIRE_BROWSER") != "1":
-    pytest.skip(f"no browser at {chromium_path()} (set CHROMIUM)", allow_module_level=True)
-
-pytestmark = pytest.mark.browser
+IS_ABSENT = not Path(chromium_path()).exists() and os.environ.get("FLEETGP_REQUIRE_BROWSER") != "1"
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(IS_ABSENT, reason=f"no browser at {chromium_path()} (set CHROMIUM)"),
+]
 
 EXCEPTION = '[data-testid="stException"]'
 CHART = '[data-testid="stVegaLiteChart"] :is(canvas, svg)'

@@ -53,6 +53,13 @@ def test_only_new_rows_are_read_and_the_ring_is_bounded(watch: Watch, monkeypatc
     assert view.noticed_ms == {"press-1": NOW_MS + 5000}
 
 
+def test_the_ring_is_filled_from_a_long_history(watch: Watch, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(recent, "MAX_ROWS", 200)
+    source, _ = watch(MemoryStore(history(Plan(agents=1, frames=900, rounds=1, faulty=""))))
+    ring = source.look().recent["press-1"]
+    assert (ring.at_ms.size, ring.at_ms[0], ring.at_ms[-1]) == (200, NOW_MS - 199_000, NOW_MS)
+
+
 def test_more_new_rows_than_the_ring_holds_are_read_raw(watch: Watch, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(recent, "MAX_ROWS", 120)
     store = MemoryStore(history(Plan(agents=1, frames=110, rounds=1)))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from fleetgp.errors import StorageError
 from fleetgp.runtime.connection import Connection
 from fleetgp.runtime.link import Outgoing
-from fleetgp.runtime.outbox import Outbox
+from fleetgp.runtime.outbox import Entry, Outbox
 
 MAX_PENDING = 1000  # messages in memory that a stalled broker has not taken; more are refused, not queued
 LIVE_WINDOW = 20  # outbox messages of now in flight at once
@@ -14,12 +17,15 @@ BACKLOG_WINDOW = 5  # outbox messages of before this connection in flight at onc
 class Delivery:
     """Paces the outbox and bounds what is in flight. Not locked: the session calls it under its own lock.
 
+    note_failure: told when the disk refuses; what was not removed then is sent again, which is allowed.
+
     Confirmations are matched by message number, and only those of the present connection arrive here, because every
     connection begins with an empty list.
     """
 
-    def __init__(self, outbox: Outbox | None) -> None:
+    def __init__(self, outbox: Outbox | None, note_failure: Callable[[StorageError], None]) -> None:
         self._outbox = outbox
+        self._note_failure = note_failure
         self._connection: Connection | None = None
         self._pending: dict[int, int | None] = {}
         self._in_flight: set[int] = set()
@@ -39,7 +45,10 @@ class Delivery:
         """A connection is ready: what waits in the outbox now is backlog, what is put from now on is live."""
         self.end()
         self._connection = connection
-        self._backlog_until = self._outbox.last_id() if self._outbox else 0
+        try:
+            self._backlog_until = self._outbox.last_id() if self._outbox else 0
+        except StorageError as error:
+            self._note_failure(error)
 
     def end(self) -> None:
         """The connection is over: whatever was not confirmed is sent again by the next one, from the outbox."""
@@ -55,12 +64,11 @@ class Delivery:
         """Hand over from the outbox what the windows allow: live messages first, then backlog."""
         if self._connection is None or self._outbox is None or self._outbox.depth == 0:
             return
-        waiting = self._outbox.head(LIVE_WINDOW, after=self._backlog_until)
-        if self._backlog_until:
-            backlog = self._outbox.head(BACKLOG_WINDOW, until=self._backlog_until)
-            waiting += backlog
-            if not backlog:
-                self._backlog_until = 0
+        try:
+            waiting = self._next_ones(self._outbox)
+        except StorageError as error:
+            self._note_failure(error)
+            return
         for entry in waiting:
             if len(self._in_flight) >= LIVE_WINDOW + BACKLOG_WINDOW:
                 return
@@ -74,7 +82,19 @@ class Delivery:
         entry_id = self._pending.pop(mid, None)
         if entry_id is not None and self._outbox is not None:
             self._in_flight.discard(entry_id)
-            self._outbox.done(entry_id)
+            try:
+                self._outbox.done(entry_id)
+            except StorageError as error:
+                self._note_failure(error)
+
+    def _next_ones(self, outbox: Outbox) -> list[Entry]:
+        waiting = outbox.head(LIVE_WINDOW, after=self._backlog_until)
+        if self._backlog_until:
+            backlog = outbox.head(BACKLOG_WINDOW, until=self._backlog_until)
+            waiting += backlog
+            if not backlog:
+                self._backlog_until = 0
+        return waiting
 
     def _hand_over(self, message: Outgoing, entry_id: int | None) -> bool:
         if self._connection is None:

@@ -173,9 +173,7 @@ def explain(error: Exception, link: Link) -> str:
                 "that signed it, and use the name that is in it"
             )
         case ssl.SSLError():
-            return (
-                f"no encrypted connection with {where} ({error.reason}); does that port speak TLS? if not, use mqtt://"
-            )
+            return f"no encrypted connection with {where} ({error.args[-1]}); does that port speak TLS? if not, use mqtt://"
         case TimeoutError():
             return f"{where} does not answer; check the address, the cable and the firewall"
         case OSError(strerror=str(words)):
@@ -198,6 +196,28 @@ def explain_refusal(code: int, link: Link, client_id: str) -> str:
             return f'{where} does not speak this version of MQTT; set mqtt.version = "3.1.1"'
         case _:
             return f"{where} refuses the connection for now (reason {code}); trying again"
+
+
+def explain_no_answer(link: Link) -> str:
+    """One plain sentence for a connection that was taken and led nowhere."""
+    hint = "" if link.is_tls else "; where it wants encryption, use mqtts://"
+    return f"{link.host}:{link.port} takes the connection but does not answer as a broker; does it speak MQTT?{hint}"
+
+
+def explain_silence(config: SessionConfig) -> str:
+    """One plain sentence for a connection that brings nothing."""
+    return (
+        "nothing comes back from the broker although it looks connected; connecting anew (if this stays, check that it "
+        f"lets {config.client_id!r} read {config.heartbeat_topic})"
+    )
+
+
+def explain_rival(config: SessionConfig) -> str:
+    """One plain sentence for a client id that is used twice."""
+    return (
+        "the broker keeps closing the connection: most likely another program uses the client id "
+        f"{config.client_id!r}; give each program its own"
+    )
 
 
 class Backoff:

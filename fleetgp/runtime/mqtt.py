@@ -36,7 +36,10 @@ from fleetgp.runtime.link import (
     Outgoing,
     SessionConfig,
     explain,
+    explain_no_answer,
     explain_refusal,
+    explain_rival,
+    explain_silence,
     parse_url,
     tls_context,
 )
@@ -80,7 +83,7 @@ class Session:
         self._log = log
         self._tls: ssl.SSLContext | None = tls_context(link) if link.is_tls else None
         self._version = config.version
-        self._delivery = Delivery(outbox)
+        self._delivery = Delivery(outbox, self._note_outbox_failure)
         self._backoff = Backoff(random.Random())
         self._changed = threading.Condition(threading.RLock())
         self._stopping = threading.Event()
@@ -92,6 +95,7 @@ class Session:
         self._ready_since_s = 0.0
         self._part_by_s: float | None = None
         self._is_taken_over = False
+        self._is_refused = False
         self._complaints = Complaints(log, clock)
         self._echo = Echo(config.heartbeat_topic, config.heartbeat_s, clock)
         self._rival = Rival()
@@ -162,11 +166,11 @@ class Session:
         with self._changed:
             try:
                 self._outbox.put(topic, payload, retain=is_retained, key=key)
-                self._delivery.pump()
             except StorageError as error:
                 self._note_outbox_failure(error)
                 self.publish(Outgoing(topic, payload, 1, is_retained))
             else:
+                self._delivery.pump()
                 if self._is_ready:
                     self._echo.sent(topic)
 
@@ -240,7 +244,7 @@ class Session:
         with self._changed:
             self._connection = connection
             self._part_by_s = None
-            self._is_taken_over = False
+            self._is_taken_over = self._is_refused = False
             self._echo.begin()
         ready_by_s = self._clock.monotonic_s() + ANSWER_S
         try:
@@ -260,17 +264,11 @@ class Session:
         if self._stopping.is_set():
             self._part()
         elif not self._is_ready and now_s > ready_by_s:
-            self._complaints.say(
-                f"the broker at {self._link.host}:{self._link.port} took the connection but does not answer"
-            )
             return True
         elif self._echo.is_lost:
             self._counts["heartbeat_lost"] += 1
             self._echo.count_loss()
-            self._complaints.say(
-                f"nothing comes back from the broker although it looks connected; connecting anew (if this stays, check "
-                f"that it lets {self._config.client_id!r} read {self._config.heartbeat_topic})"
-            )
+            self._complaints.say(explain_silence(self._config))
             return True
         return False
 
@@ -285,12 +283,13 @@ class Session:
                 case Confirmed(mid, code):
                     is_confirmed = True
                     self._counts["refused_by_broker"] += code >= FAILURES
-                    self._confirm(mid)
+                    with self._changed:
+                        self._delivery.confirm(mid)
                 case happening:
                     self._change_state(connection, happening)
         if is_confirmed:
             with self._changed:
-                self._pump()
+                self._delivery.pump()
                 self._changed.notify_all()
 
     def _change_state(self, connection: Connection, happening: Happening) -> None:
@@ -310,6 +309,7 @@ class Session:
                     )
                 self._become_ready(connection)
             case Refused(code):
+                self._is_refused = True
                 self._counts["connect_failures"] += 1
                 if code == WRONG_VERSION and self._version == "5":
                     self._version = "3.1.1"
@@ -328,15 +328,12 @@ class Session:
     def _become_ready(self, connection: Connection) -> None:
         births = self._birth()
         with self._changed:
-            try:
-                self._delivery.begin(connection)
-            except StorageError as error:
-                self._note_outbox_failure(error)
+            self._delivery.begin(connection)
             for message in births:
                 self._delivery.publish(message)
             self._is_ready = True
             self._ready_since_s = self._clock.monotonic_s()
-            self._pump()
+            self._delivery.pump()
             self._changed.notify_all()
         self._log.info("connected", broker=f"{self._link.host}:{self._link.port}", client=self._config.client_id)
 
@@ -349,7 +346,11 @@ class Session:
             self._connection = None
             self._delivery.end()
             self._changed.notify_all()
-        if not was_ready or self._stopping.is_set():
+        if self._stopping.is_set():
+            return
+        if not was_ready:
+            if not self._is_refused:
+                self._complaints.say(explain_no_answer(self._link))
             return
         self._counts["disconnects"] += 1
         if lived_s >= SHORT_LIFE_S:
@@ -357,10 +358,7 @@ class Session:
             self._complaints.relief()
         if not was_ours and self._rival.is_there(lived_s, self._is_taken_over):
             self._counts["taken_over"] += 1
-            self._complaints.say(
-                f"the broker keeps closing the connection: most likely another program uses the client id "
-                f"{self._config.client_id!r}; give each program its own"
-            )
+            self._complaints.say(explain_rival(self._config))
         else:
             self._log.warning("disconnected", broker=f"{self._link.host}:{self._link.port}", after_s=round(lived_s, 1))
 
@@ -386,19 +384,6 @@ class Session:
             if self._connection is not None and self._part_by_s is None:
                 self._part_by_s = self._clock.monotonic_s() + PART_S
                 self._connection.disconnect()
-
-    def _confirm(self, mid: int) -> None:
-        with self._changed:
-            try:
-                self._delivery.confirm(mid)
-            except StorageError as error:
-                self._note_outbox_failure(error)
-
-    def _pump(self) -> None:
-        try:
-            self._delivery.pump()
-        except StorageError as error:
-            self._note_outbox_failure(error)
 
     def _note_accepted(self, had_queue: bool) -> None:
         if self._config.is_persistent and self._counts["connects"] and not had_queue:

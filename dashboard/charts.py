@@ -62,7 +62,7 @@ def _shades(spans: pd.DataFrame, colours: Palette, points: pd.DataFrame) -> alt.
 def channel(data: ChannelData, spans: pd.DataFrame, colours: Palette) -> Drawing:
     """Readings of one channel over the band and the line that the agent had announced."""
     base = alt.Chart(data.points).encode(x=_time_axis())
-    y = alt.Y("observed:Q", scale=alt.Scale(zero=False, nice=True), axis=_value_axis())
+    y = alt.Y("observed:Q", scale=alt.Scale(domain=list(data.extent), zero=False, nice=False), axis=_value_axis())
     tooltip = [
         alt.Tooltip("at:T", title="time", format="%Y-%m-%d %H:%M:%S"),
         alt.Tooltip("observed:Q", title=labels.LEGEND["observed"], format=".4~g"),
@@ -78,7 +78,9 @@ def channel(data: ChannelData, spans: pd.DataFrame, colours: Palette) -> Drawing
     size = alt.condition("datum.look == 'anomaly'", alt.value(26), alt.value(5 if is_busy else 22))
     layers = alt.layer(
         _shades(spans, colours, data.points),
-        base.mark_area(color=colours.expected, opacity=colours.band_opacity).encode(y=alt.Y("low:Q"), y2="high:Q"),
+        base.mark_area(color=colours.expected, opacity=colours.band_opacity, clip=True).encode(
+            y=alt.Y("low:Q"), y2="high:Q"
+        ),
         base.mark_line(color=colours.expected, strokeWidth=1.5).encode(y="mean:Q"),
         base.mark_rule(color=colours.observed, opacity=0.35).encode(y="observed_low:Q", y2="observed_high:Q"),
         base.mark_line(color=colours.observed, strokeWidth=0.7, opacity=0.55).encode(y=y),

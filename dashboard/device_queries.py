@@ -23,6 +23,10 @@ MAX_POINTS = 600
 LONG_GAP = 5  # usual gaps between two points, beyond which a line is not drawn across
 
 
+BAND_SHOWN = 0.1  # share of bands that may reach beyond the value axis, on each side
+AIR = 0.05
+
+
 @dataclass(frozen=True)
 class Request:
     """Which rows of the store a device page needs."""
@@ -38,12 +42,14 @@ class ChannelData:
     """points: at, observed, observed_low, observed_high, mean, low, high, z, look; times in the zone asked for.
 
     look: "anomaly" inside an event that blames the channel, else "reading". readings: how many points have a reading.
+    extent: span of the value axis.
     """
 
     name: str
     unit: str
     points: pd.DataFrame
     readings: int
+    extent: tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -100,7 +106,8 @@ def device_data(view: View, agent: str, window: Window, zone: str) -> DeviceData
         points.insert(0, "at", at)
         blamed = _spans([event for event in events if is_blamed(event, name)], start_ms, end_ms + window.step_ms)
         points["look"] = np.where(_inside(at_ms, blamed, window.step_ms), "anomaly", "reading")
-        channels.append(ChannelData(name, units.get(name, ""), points, int(points["observed"].notna().sum())))
+        readings = int(points["observed"].notna().sum())
+        channels.append(ChannelData(name, units.get(name, ""), points, readings, value_extent(points)))
     size = window.at_ms.size
     score = pd.DataFrame(
         {
@@ -117,6 +124,19 @@ def device_data(view: View, agent: str, window: Window, zone: str) -> DeviceData
         }
     )
     return DeviceData(tuple(channels), score, shown, window.step_ms, start_ms, end_ms)
+
+
+def value_extent(points: pd.DataFrame) -> tuple[float, float]:
+    """Every reading and expectation, and the band where it is usual: one very wide band, as before the first frames
+    are learnt, would press all else flat. A little air on both sides; (0, 1) where there is nothing.
+    """
+    lows = [points["observed_low"].min(), points["mean"].min(), points["low"].quantile(BAND_SHOWN)]
+    highs = [points["observed_high"].max(), points["mean"].max(), points["high"].quantile(1 - BAND_SHOWN)]
+    low, high = float(np.nanmin([*lows, np.inf])), float(np.nanmax([*highs, -np.inf]))
+    if not low <= high:
+        return 0.0, 1.0
+    air = AIR * (high - low) or 0.01 * abs(high) or 1.0
+    return low - air, high + air
 
 
 def is_blamed(event: AnomalyEvent, channel: str) -> bool:

@@ -144,8 +144,8 @@ def _judge(state: State, frame: Frame, z: Array) -> tuple[State, Seen, list[Effe
     calibration = calibrate.step(state.calibration, z)
     state = msgspec.structs.replace(state, calibration=calibration)
     is_scored = bool(np.any(np.isfinite(z))) and state.predicted >= config.warmup_frames
-    if not is_scored:
-        return state, Seen(z, value, True), []
+    if not is_scored:  # before the warm-up is over no score means anything
+        return state, Seen(z, 0.0, True), []
     alarm, change = alarms.step(state.alarm, value, config.alarm_score)
     state = msgspec.structs.replace(state, alarm=alarm)
     if change == "none":

@@ -71,7 +71,7 @@ class ChannelPrediction(msgspec.Struct, frozen=True, kw_only=True):
 class Prediction(Message, frozen=True, kw_only=True, tag="prediction"):
     """What an agent expected of one frame before it saw it, and how odd the frame was. at_ms: the frame's time.
 
-    score: -log10 of the probability of a frame at least this odd. sequence: frame count of this agent, gapless.
+    score: -log10 of the probability of a frame at least this odd, 0 during the warm-up. sequence: frame count of this agent, gapless.
     """
 
     agent: str

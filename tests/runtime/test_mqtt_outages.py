@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ import pytest
 
 from broker_bridge.broker import EmbeddedBroker
 from fleetgp.runtime.clock import SystemClock
+from fleetgp.runtime.delivery import MAX_PENDING
 from fleetgp.runtime.mqtt import Incoming, Outgoing, Session
 from fleetgp.runtime.outbox import Outbox
 
@@ -46,9 +48,7 @@ def test_an_absent_broker_is_waited_for_and_said_once(
         session.stop()
 
 
-def test_publishing_while_away_is_refused_and_queues_nothing(
-    broker: EmbeddedBroker, desk: Any, free_port: int, collect: Collect
-) -> None:
+def test_publishing_while_away_is_refused_and_queues_nothing(desk: Any, free_port: int) -> None:
     away = desk.session(f"mqtt://127.0.0.1:{free_port}", "away")
     assert [away.publish(Outgoing("t/a", b"x", qos)) for qos in (0, 1)] == [False, False]
     assert away.counters()["publish_refused"] == 2
@@ -102,7 +102,8 @@ def test_the_outbox_of_a_killed_process_is_sent_by_the_next(
 ) -> None:
     program = (
         "import os, signal, sys\n"
-        "from fleetgp.runtime.mqtt import *\n"
+        "from fleetgp.runtime.delivery import MAX_PENDING
+from fleetgp.runtime.mqtt import *\n"
         "from fleetgp.runtime.clock import SystemClock\n"
         "from fleetgp.runtime.logs import Log\n"
         "from fleetgp.runtime.outbox import Outbox\n"
@@ -124,6 +125,20 @@ def test_the_outbox_of_a_killed_process_is_sent_by_the_next(
     assert [int(message.payload) for message in collect(reader, 50)] == list(range(50))
     writer.stop()
     outbox.close()
+
+
+def test_a_disk_that_refuses_is_said_and_the_message_goes_out_directly(
+    broker: EmbeddedBroker, desk: Any, outbox: Outbox, tmp_path: Path, collect: Collect
+) -> None:
+    reader = desk.connected(broker.url, "reader", subscriptions=ALL)
+    writer = desk.connected(broker.url, "writer", outbox=outbox)
+    with sqlite3.connect(tmp_path / "outbox.sqlite") as db:
+        db.execute("CREATE TRIGGER full BEFORE INSERT ON entries BEGIN SELECT RAISE(ABORT, 'disk is full'); END")
+    for text in (b"1", b"2"):
+        writer.send("t/a", text)
+    assert [message.payload for message in collect(reader, 2)] == [b"1", b"2"]
+    assert writer.counters()["outbox_failed"] == 2
+    assert desk.said.count("disk is full") == 1
 
 
 def test_live_messages_go_before_the_backlog(
@@ -149,8 +164,9 @@ def test_only_so_many_are_in_flight(broker: EmbeddedBroker, desk: Any, outbox: O
             writer.send("t/a", b"%d" % number)
         assert writer.figures()["pending"] <= 25
         assert outbox.depth >= 75
-        taken = sum(writer.publish(Outgoing("t/a", b"x")) for _ in range(2000))
-        assert taken <= 1000 or writer.figures()["pending"] <= 1000
+        room = MAX_PENDING - int(writer.figures()["pending"])
+        assert [writer.publish(Outgoing("t/a", b"x", 1)) for _ in range(room + 3)] == [True] * room + [False] * 3
+        assert writer.counters()["publish_refused"] == 3
     finally:
         os.kill(broker.pid, signal.SIGCONT)
     eventually(lambda: outbox.depth == 0)

@@ -102,8 +102,7 @@ def test_the_outbox_of_a_killed_process_is_sent_by_the_next(
 ) -> None:
     program = (
         "import os, signal, sys\n"
-        "from fleetgp.runtime.delivery import MAX_PENDING
-from fleetgp.runtime.mqtt import *\n"
+        "from fleetgp.runtime.mqtt import *\n"
         "from fleetgp.runtime.clock import SystemClock\n"
         "from fleetgp.runtime.logs import Log\n"
         "from fleetgp.runtime.outbox import Outbox\n"

@@ -6,22 +6,27 @@ comes, and the bridge says so in its health.
 
 from __future__ import annotations
 
+import threading
+import time
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Literal
 
-from broker_bridge.batcher import Sorted, sort
-from broker_bridge.broker import EmbeddedBroker
+from broker_bridge.batcher import sort
+from broker_bridge.broker import EmbeddedBroker, Kind
 from fleetgp.errors import ConfigError, ServiceError, StorageError
 from fleetgp.payloads.content import ClockPolicy
 from fleetgp.runtime.mqtt import Incoming
-from fleetgp.runtime.program import Plan, Program
+from fleetgp.runtime.program import Plan, Program, stop_on_signals
 from fleetgp.runtime.settings import Settings
-from fleetgp.store.base import Writer
+from fleetgp.store.base import Batch, Writer
 from fleetgp.store.sqlite import open_writer
 from fleetgp.wire import topics
 
 NAME = "bridge"
 MAINTAIN_S = 5.0
-RETRY_S = 1.0
+DRAIN_S = 1.0  # at the end, for what came in already
+SHORT_LIFE_S = 10.0  # a broker of ours that ends sooner will not do better the next time
 
 
 def store_path(settings: Settings) -> Path:
@@ -42,9 +47,14 @@ def reading_filters(settings: Settings) -> tuple[str, ...]:
 
 
 class Bridge:
-    """One bridge from start to end; ``run`` returns when it was asked to stop."""
+    """One bridge from start to end; ``run`` returns when it was asked to stop.
 
-    def __init__(self, settings: Settings) -> None:
+    broker: that of our own, where we run one. stopping: asks for the end.
+    """
+
+    def __init__(
+        self, settings: Settings, broker: OwnBroker | None = None, stopping: threading.Event | None = None
+    ) -> None:
         self.settings = settings
         fleet = settings.text("fleet")
         subscriptions = [(pattern, 1) for pattern in reading_filters(settings)]
@@ -52,7 +62,8 @@ class Bridge:
         kinds += [topics.fleet_wide(fleet, "round"), *topics.all_services(fleet)]
         subscriptions += [(pattern, 1) for pattern in kinds]
         plan = Plan("bridge", NAME, tuple(subscriptions), settings.number("bridge.health_s"), inbox_capacity=20_000)
-        self.program = Program(settings, plan)
+        self.broker = broker
+        self.program = Program(settings, plan, stopping=stopping)
         self.policy: ClockPolicy = settings.text("bridge.clock")  # type: ignore[assignment]
         self.path = store_path(settings)
         self.writer: Writer = open_writer(
@@ -64,20 +75,30 @@ class Bridge:
     def run(self) -> None:
         """Work until stopped. Raises ServiceError when another bridge of the fleet is there."""
         program = self.program
-        program.announce(state="storing", note=f"history in {self.path}")
-        is_gone = True
-        try:
+        self._announce()
+        with ExitStack() as ending:
+            ending.callback(program.close)
+            ending.callback(self.writer.close)
             program.start()
             while not program.is_stopping:
                 self._store(self._gather())
                 self._maintain()
                 program.report_health(self._figures)
-        except ServiceError:
-            is_gone = False
-            raise
-        finally:
-            self.writer.close()
-            program.close(is_gone=is_gone)
+                self._announce()
+                if self.broker is not None:
+                    self.broker.mend(program)
+            self._drain()
+
+    def _announce(self) -> None:
+        self.program.announce(state="storing", note=f"history in {self.path}")
+
+    def _drain(self) -> None:
+        """Predictions are sent once: those that came in already are stored before the end."""
+        end_s = self.program.clock.monotonic_s() + DRAIN_S
+        most = self.settings.whole("bridge.batch_rows")
+        while self.program.clock.monotonic_s() < end_s and (left := self.program.session.receive(most, 0.0)):
+            if not self._store(left):
+                return
 
     def _gather(self) -> list[Incoming]:
         """Messages of up to batch_s seconds, or as many as one batch may hold."""
@@ -89,39 +110,28 @@ class Bridge:
             first += self.program.session.receive(most - len(first), left_s)
         return first
 
-    def _store(self, messages: list[Incoming]) -> None:
+    def _store(self, messages: list[Incoming]) -> bool:
+        """False where the store refuses until the end: nothing is acknowledged, so the broker brings it again."""
         if not messages:
-            return
+            return True
         for message in messages:
             if message.topic == self.program.topic("status"):
                 self.program.check_rival(message)
         found = sort(list(messages), self.policy)
-        if not self._commit(found):
-            return  # not acknowledged: the broker will bring them again
+        if not self.program.insist(lambda: self._commit(found.batch()), "store_refused", self._figures):
+            return False
         for reason, number in found.counts.items():
             self.program.count(reason, number, detail=found.details.get(reason, ""))
         for message in messages:
             self.program.session.ack(message)
+        return True
 
-    def _commit(self, found: Sorted) -> bool:
-        """Write until the store takes it; False when the program is to stop first."""
-        while True:
-            try:
-                report = self.writer.write(found.batch())
-            except StorageError as err:
-                self.program.health_note = str(err)
-                self.program.count("store_refused", detail=str(err))
-                self.program.report_health(self._figures)
-                if self.program.is_stopping:
-                    return False
-                self.program.wait(RETRY_S)
-                continue
-            self.program.health_note = ""
-            self.stored += report.written
-            self.program.counts["duplicate"] += report.duplicates
-            for reason, number in report.refused.items():
-                self.program.count(f"store_{reason}", number)
-            return True
+    def _commit(self, batch: Batch) -> None:
+        report = self.writer.write(batch)
+        self.stored += report.written
+        self.program.counts["duplicate"] += report.duplicates
+        for reason, number in report.refused.items():
+            self.program.count(f"store_{reason}", number)
 
     def _maintain(self) -> None:
         if self.program.clock.monotonic_s() < self.next_maintenance_s:
@@ -136,13 +146,51 @@ class Bridge:
         return {"rows_stored": float(self.stored)}
 
 
+class OwnBroker:
+    """A broker that the bridge runs, and runs again when it dies; made running, ended by leaving the ``with`` block."""
+
+    def __init__(self, kind: Kind, folder: Path, port: int) -> None:
+        """Raises ServiceError when it does not start."""
+        self._folder = folder
+        self._broker = EmbeddedBroker.start(kind, folder, port)
+        self._started_s = time.monotonic()
+
+    @property
+    def url(self) -> str:
+        return self._broker.url
+
+    @property
+    def kind(self) -> str:
+        return self._broker.kind
+
+    def mend(self, program: Program) -> None:
+        """Start it again, on its port and folder, where it has ended. Raises ServiceError when that is of no use."""
+        if self._broker.is_alive:
+            return
+        words = self._broker.last_words()
+        if time.monotonic() - self._started_s < SHORT_LIFE_S:
+            raise ServiceError(f"the {self.kind} broker ended soon after its start; it said:\n{words}")
+        program.counts["broker_restarts"] += 1
+        program.log.error("our broker has ended; starting it again", kind=self.kind, said=words)
+        self._broker = EmbeddedBroker.start(self._broker.kind, self._folder, self._broker.port)
+        self._started_s = time.monotonic()
+
+    def __enter__(self) -> OwnBroker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._broker.stop()
+
+
 def run_bridge(settings: Settings) -> None:
     """The bridge, with a broker of its own where the settings ask for one."""
-    kind = settings.text("bridge.broker")
+    stopping = threading.Event()
+    stop_on_signals(stopping)  # before a broker is there that would be left behind
+    kind: Kind | Literal["none"] = settings.text("bridge.broker")  # type: ignore[assignment]
     if kind == "none":
-        Bridge(settings).run()
+        Bridge(settings, stopping=stopping).run()
         return
     folder = Path(settings.text("data.dir")).expanduser() / "broker"
-    with EmbeddedBroker.start(kind, folder, settings.whole("bridge.port")) as broker:  # type: ignore[arg-type]
+    with OwnBroker(kind, folder, settings.whole("bridge.port")) as broker:
         print(f"broker: {broker.kind} at {broker.url}", flush=True)
-        Bridge(settings.with_values({"mqtt.url": broker.url}, "the bridge's own broker")).run()
+        Bridge(settings.with_values({"mqtt.url": broker.url}, "the bridge's own broker"), broker, stopping).run()

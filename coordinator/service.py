@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import msgspec
 
 from coordinator import rounds
 from coordinator.config import coordinator_config
 from coordinator.journal import Journal
 from coordinator.state import BootstrapArrived, Count, Effect, Event, PublishModel, PublishRound, SummaryArrived, Tick
-from fleetgp.errors import ServiceError, StorageError
 from fleetgp.runtime.mqtt import Incoming
 from fleetgp.runtime.program import Plan, Program
 from fleetgp.runtime.settings import Settings
@@ -17,7 +18,7 @@ from fleetgp.wire import codec, topics
 NAME = "coordinator"
 BATCH = 500
 WAIT_S = 0.1
-RETRY_S = 1.0
+RIVAL_S = 1.0  # for a coordinator that is there already to say so before a second one opens a round
 # said of every agent now and then by delivery at least once; no fault of anybody
 HARMLESS = {"repeated"}
 
@@ -38,31 +39,33 @@ class Coordinator:
         self.state = msgspec.structs.replace(state, config=config)
         if self.state.round:
             self.program.log.info("took up where it was left", round=self.state.round, agents=len(self.state.answers))
+        self.note = "no agent has answered yet"
+        self.begin_s = 0.0
         self.model_topic = topics.fleet_wide(fleet, "model")
         self.round_topic = topics.fleet_wide(fleet, "round")
 
     def run(self) -> None:
         """Work until stopped. Raises ServiceError when another coordinator of the fleet is there."""
         program = self.program
-        is_gone = True
-        try:
+        with ExitStack() as ending:
+            ending.callback(program.close)
+            ending.callback(self.journal.close)
             program.start()
             while not program.is_stopping:
                 self._handle(program.session.receive(BATCH, WAIT_S))
                 self._tick()
                 program.report_health(self._figures)
-                program.announce(
-                    state="federated" if self.state.basis else "starting",
-                    basis=self.state.basis,
-                    round=self.state.round,
-                    schema=self.state.schema,
-                )
-        except ServiceError:
-            is_gone = False
-            raise
-        finally:
-            self.journal.close()
-            program.close(is_gone=is_gone)
+                self._announce()
+
+    def _announce(self) -> None:
+        state = self.state
+        self.program.announce(
+            state="federated" if state.basis else "starting",
+            basis=state.basis,
+            round=state.round,
+            schema=state.schema,
+            note="" if state.basis else self.note,
+        )
 
     def _handle(self, messages: list[Incoming]) -> None:
         events: list[Event] = []
@@ -83,9 +86,11 @@ class Coordinator:
 
     def _tick(self) -> None:
         """Rounds open and close by the clock, while there is somebody to hear of it."""
-        event = Tick(self.program.clock.now_ms())
+        now_s = self.program.clock.monotonic_s()
         if self.program.session.is_connected:
-            self._take([event])
+            self.begin_s = self.begin_s or now_s + RIVAL_S
+            if now_s >= self.begin_s:
+                self._take([Tick(self.program.clock.now_ms())])
 
     def _take(self, events: list[Event]) -> bool:
         """Journal what changes the state, then act. False when the program is to stop before the disk takes it."""
@@ -97,18 +102,10 @@ class Coordinator:
             changing += [event] if after is not state else []
             effects += more
             state = after
-        while changing:
-            try:
-                self.journal.append(changing, self.state)
-                self.program.health_note = ""
-                break
-            except StorageError as err:
-                self.program.health_note = str(err)
-                self.program.count("journal_refused", detail=str(err))
-                self.program.report_health(self._figures)
-                self.program.wait(RETRY_S)
-                if self.program.is_stopping:
-                    return False
+        if changing and not self.program.insist(
+            lambda: self.journal.append(changing, self.state), "journal_refused", self._figures
+        ):
+            return False
         self.state = state
         for effect in effects:
             self._perform(effect)
@@ -121,6 +118,7 @@ class Coordinator:
             case PublishRound(notice):
                 self.program.session.send(self.round_topic, codec.encode(notice))
                 if notice.state == "closed":
+                    self.note = notice.note
                     self.program.log.info(
                         "round_closed",
                         round=notice.round,

@@ -1,119 +1,35 @@
 """The body of an agent: MQTT messages and ticks become events, the brain's effects are carried out.
 
-What the agent knows is a snapshot and a journal of the events since. A reading is acknowledged to the broker once it is in
-the journal, so a kill at any moment loses nothing, and starting again is the same as never having stopped.
+A reading is acknowledged to the broker once it is in the journal (``memory``), so a kill at any moment loses nothing; what
+the broker then sends again is known, and not taken twice.
 """
 
 from __future__ import annotations
 
 from collections import deque
-
-import msgspec
+from contextlib import ExitStack
+from datetime import UTC, datetime
 
 from edge_agent import agent
 from edge_agent.config import Wiring, agent_config, wiring
 from edge_agent.frames import SILENT_AFTER, Sample
-from edge_agent.state import Count, Effect, Event, ModelArrived, Readings, RoundOpened, State, Tick
-from fleetgp.errors import PeerError, ServiceError, StorageError
+from edge_agent.memory import Memory
+from edge_agent.state import Count, Effect, Event, ModelArrived, Readings, RoundOpened, Tick
+from fleetgp.errors import PeerError, StorageError
 from fleetgp.payloads import read
 from fleetgp.payloads.content import ClockPolicy, settle
-from fleetgp.runtime import snapshot
-from fleetgp.runtime.journal import Journal
 from fleetgp.runtime.mqtt import Incoming, Outgoing
 from fleetgp.runtime.program import Plan, Program
 from fleetgp.runtime.settings import Settings
 from fleetgp.wire import codec, topics
-from fleetgp.wire.freeze import freeze, thaw
 from fleetgp.wire.messages import RoundNotice
 
-SNAPSHOT_VERSION = 1
-JOURNAL_MOST_BYTES = 8_000_000
+JOURNAL_MOST_BYTES = 1_000_000  # replayed within a few seconds
 BACKLOG = 2000
 BATCH = 200
 WAIT_S = 0.25
-RETRY_S = 1.0
-
-
-class Saved(msgspec.Struct, frozen=True):
-    """A snapshot: the state after so many journalled events."""
-
-    events: int
-    state: State
-
-
-class Entry(msgspec.Struct, frozen=True, array_like=True):
-    """One journalled event and its number, counted from the first start."""
-
-    number: int
-    event: Event
-
-
-class Memory:
-    """State on disk: a snapshot and the events since. One that cannot be read is set aside, never deleted."""
-
-    def __init__(self, program: Program, fresh: State) -> None:
-        self._path = program.folder / "snapshot.bin"
-        self._journal = Journal(program.folder / "journal.bin")
-        self.events = 0
-        self.state = fresh
-        self.replayed: list[Effect] = []
-        self._load(program, fresh)
-
-    def _load(self, program: Program, fresh: State) -> None:
-        try:
-            payload = snapshot.load(self._path, version=SNAPSHOT_VERSION)
-            if payload is not None:
-                saved = thaw(payload, Saved)
-                self.events, self.state = saved.events, saved.state
-        except (StorageError, PeerError) as err:
-            program.log.error("what was learnt cannot be read; starting afresh", why=str(err))
-            program.counts["memory_lost"] += 1
-            self._forget(program, fresh)
-            return
-        if self.state.config.schema.signature() != fresh.config.schema.signature():
-            program.log.warning("the channels were changed in the settings; starting afresh on them")
-            self._forget(program, fresh)
-            return
-        self.state = msgspec.structs.replace(self.state, config=fresh.config)
-        self._replay(program)
-
-    def _forget(self, program: Program, fresh: State) -> None:
-        if self._path.exists():
-            snapshot.set_aside(self._path)
-        self._journal.reset()
-        self.events, self.state = 0, fresh
-
-    def _replay(self, program: Program) -> None:
-        effects: deque[Effect] = deque(maxlen=BACKLOG)
-        count = 0
-        for record in self._journal.read():
-            entry = thaw(record, Entry)
-            if entry.number <= self.events:
-                continue
-            self.state, more = agent.step(self.state, entry.event)
-            self.events = entry.number
-            effects.extend(more)
-            count += 1
-        self.replayed = list(effects)
-        if count:
-            program.log.info("took up where it was left", events=count, frames=self.state.frame_count)
-
-    def keep(self, event: Event) -> None:
-        """Put an event in the journal; raises StorageError when the disk refuses."""
-        self._journal.append(freeze(Entry(self.events + 1, event)))
-        self.events += 1
-
-    def save(self) -> None:
-        """Write a snapshot; the events it holds may then go. Raises StorageError when the disk refuses."""
-        snapshot.save(self._path, freeze(Saved(self.events, self.state)), version=SNAPSHOT_VERSION)
-        self._journal.reset()
-
-    @property
-    def size_bytes(self) -> int:
-        return self._journal.size_bytes
-
-    def close(self) -> None:
-        self._journal.close()
+QUIET_S = 30.0
+QUIET_FRAMES = 20
 
 
 class Agent:
@@ -132,17 +48,24 @@ class Agent:
         self.program = Program(
             settings, Plan("agent", config.agent_id, tuple(subscriptions), settings.number("agent.health_s"))
         )
-        self.memory = Memory(self.program, agent.init(config, self.program.started_ms))
+        self.memory = Memory(self.program.folder, agent.init(config, self.program.started_ms), self.program.log)
+        self.program.counts.update(self.memory.failures)
         self.backlog: deque[Outgoing] = deque(maxlen=BACKLOG)
         self.next_save_s = self.program.clock.monotonic_s() + settings.number("agent.snapshot_s")
+        self.is_save_refused = False
         self.next_tick_ms = 0
+        self.heard = 0
+        self.last_reading_s = self.program.clock.monotonic_s()
+        self.last_reading_ms = 0
 
     def run(self) -> None:
         """Work until stopped. Raises ServiceError when another agent of the same name is there."""
         program = self.program
         program.announce(schema=self.memory.state.config.schema)
-        is_gone = True
-        try:
+        with ExitStack() as ending:
+            ending.callback(program.close)
+            ending.callback(self.memory.close)
+            ending.callback(self._save)
             program.start()
             for effect in self.memory.replayed:
                 self._perform(effect, is_replay=True)
@@ -152,13 +75,6 @@ class Agent:
                 self._flush()
                 program.report_health(self._figures)
                 self._announce()
-        except ServiceError:
-            is_gone = False
-            raise
-        finally:
-            self._save()
-            self.memory.close()
-            program.close(is_gone=is_gone)
 
     def _handle(self, messages: list[Incoming]) -> None:
         samples: list[Sample] = []
@@ -175,8 +91,15 @@ class Agent:
         self._take(samples, waiting)
 
     def _take(self, samples: list[Sample], waiting: list[Incoming]) -> None:
-        if samples:
-            self._step(Readings(self.program.clock.now_ms(), tuple(samples)))
+        fresh = self.memory.unknown(samples)
+        if len(fresh) < len(samples):
+            readings = sum(len(one.positions) for one in samples) - sum(len(one.positions) for one in fresh)
+            self.program.count("duplicate", readings)
+        if fresh:
+            now_ms = self.program.clock.now_ms()
+            if not self._step(Readings(now_ms, tuple(fresh))):
+                return
+            self.last_reading_s, self.last_reading_ms = self.program.clock.monotonic_s(), now_ms
         for message in waiting:
             self.program.session.ack(message)
 
@@ -185,6 +108,7 @@ class Agent:
         if message.is_retained:
             self.program.counts["retained"] += 1  # a broker's memory of a value, not a new reading
             return None
+        self.heard += 1
         try:
             content = read(message.payload)
             at_ms = settle(content.at_ms, message.received_ms, self.policy)
@@ -218,25 +142,15 @@ class Agent:
             self.program.check_rival(message)
         self.program.session.ack(message)
 
-    def _step(self, event: Event) -> None:
-        """Journal first, then let the brain take it and carry out what it asks for."""
-        while True:
-            try:
-                self.memory.keep(event)
-                self.program.health_note = ""
-                break
-            except StorageError as err:
-                # not acknowledged and not learnt: the broker keeps what comes until there is room again
-                self.program.health_note = str(err)
-                self.program.counts["journal_refused"] += 1
-                self.program.log.once("journal", "error", "the disk refuses; waiting", why=str(err))
-                self.program.report_health(self._figures)
-                if self.program.is_stopping:
-                    raise
-                self.program.wait(RETRY_S)
+    def _step(self, event: Event) -> bool:
+        """Journal first, then let the brain take it and carry out what it asks for. False where the disk refuses until the
+        program is to stop: the event was not taken, and is not to be acknowledged."""
+        if not self.program.insist(lambda: self.memory.keep(event), "journal_refused", self._figures):
+            return False
         self.memory.state, effects = agent.step(self.memory.state, event)
         for effect in effects:
             self._perform(effect)
+        return True
 
     def _pass_time(self) -> None:
         now_ms = self.program.clock.now_ms()
@@ -246,14 +160,16 @@ class Agent:
             if after is not self.memory.state:  # time alone closed a frame
                 self._step(Tick(now_ms))
         is_due = self.program.clock.monotonic_s() >= self.next_save_s
-        if is_due or self.memory.size_bytes > JOURNAL_MOST_BYTES:
+        if is_due or (self.memory.size_bytes > JOURNAL_MOST_BYTES and not self.is_save_refused):
             self._save()
 
     def _save(self) -> None:
         self.next_save_s = self.program.clock.monotonic_s() + self.program.settings.number("agent.snapshot_s")
         try:
             self.memory.save()
+            self.is_save_refused = False
         except StorageError as err:
+            self.is_save_refused = True
             self.program.count("snapshot_refused", detail=str(err))
 
     def _perform(self, effect: Effect, *, is_replay: bool = False) -> None:
@@ -283,16 +199,32 @@ class Agent:
 
     def _announce(self) -> None:
         state = self.memory.state
-        word = "federated" if state.basis else "learning"
+        word = "federated" if state.basis else "learning" if state.frame_count else "starting"
+        self.program.announce(state=word, basis=state.basis, note=self._note())
+
+    def _note(self) -> str:
+        """What its owner should know just now; "" while all is as it should be."""
+        state = self.memory.state
+        topics_ = ", ".join(self.wiring.topics)[:200]
+        if state.frames.anchor_ms is None:
+            if not self.heard:
+                return f"no reading yet on {topics_}"
+            why = ", ".join(sorted(self.program.counts)[:5])
+            return f"messages come on {topics_}, but none holds a reading of these channels (left out: {why})"
+        quiet_s = self.program.clock.monotonic_s() - self.last_reading_s
+        if quiet_s > max(QUIET_S, QUIET_FRAMES * state.config.schema.interval_s):
+            if not self.last_reading_ms:
+                return f"no reading on {topics_} since this agent was started again"
+            since = datetime.fromtimestamp(self.last_reading_ms / 1000, tz=UTC)
+            return f"no reading on {topics_} since {since:%Y-%m-%d %H:%M:%S} UTC"
+        if not state.frame_count:
+            return "the first frame is being filled"
         silent = [
             item.name
-            for item, quiet in zip(state.config.schema.inputs, state.frames.silent, strict=True)
-            if quiet >= SILENT_AFTER
+            for item, frames in zip(state.config.schema.inputs, state.frames.silent, strict=True)
+            if frames >= SILENT_AFTER
         ]
-        note = f"nothing has come for {', '.join(silent)}" if silent else ""
-        if not state.frame_count:
-            word, note = "starting", f"no reading yet on {', '.join(self.wiring.topics)[:200]}"
-        self.program.announce(state=word, basis=state.basis, note=note)
+        return f"nothing comes for {', '.join(silent)}; predicting without" if silent else ""
 
     def _figures(self) -> dict[str, float]:
         state = self.memory.state

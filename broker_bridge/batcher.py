@@ -6,8 +6,8 @@ under ``quarantine:<topic>`` at the time it came, with the time it claimed besid
 
 from __future__ import annotations
 
-import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -19,6 +19,7 @@ from fleetgp.wire import codec, topics
 from fleetgp.wire.messages import AnomalyEvent, Health, Prediction, RoundNotice, Status
 
 QUARANTINE = "quarantine:"
+_OURS = f"{topics.ROOT}/"
 
 
 class Arrived(Protocol):
@@ -49,22 +50,21 @@ class Sorted:
     def batch(self) -> Batch:
         return Batch(self.rows, self.statuses, self.healths, self.events, self.rounds)
 
-    def leave_out(self, reason: str, detail: str) -> None:
-        self.counts[reason] += 1
+    def leave_out(self, reason: str, detail: str, number: int = 1) -> None:
+        self.counts[reason] += number
         self.details.setdefault(reason, detail)
 
 
-def sort(messages: list[Arrived], policy: ClockPolicy) -> Sorted:
+def sort(messages: Sequence[Arrived], policy: ClockPolicy) -> Sorted:
     """Read every message; one that cannot be read is counted and never stops the others."""
     result = Sorted()
     for message in messages:
-        address = topics.parse(message.topic)
         try:
-            if message.topic.startswith(f"{topics.ROOT}/"):
-                if address is not None:
-                    _take_ours(result, address, message)
+            if message.topic.startswith(_OURS):
+                _take_ours(result, message)
             elif message.is_retained:
-                result.counts["retained"] += 1  # the broker's memory of a value, not a new reading
+                # the broker's memory of a value, not a new reading
+                result.leave_out("retained", message.topic)
             else:
                 _take_reading(result, message, policy)
         except PeerError as err:
@@ -75,35 +75,53 @@ def sort(messages: list[Arrived], policy: ClockPolicy) -> Sorted:
 def _take_reading(result: Sorted, message: Arrived, policy: ClockPolicy) -> None:
     content = read(message.payload)
     for reason, number in content.rejected.items():
-        result.counts[f"field_{reason}"] += number
+        result.leave_out(f"field_{reason}", message.topic, number)
     if not content.values:
         raise PeerError("no_field", "no field with a number")
-    series, values = message.topic, dict(content.values)
+    series, values = message.topic, content.values
     try:
         at_ms = settle(content.at_ms, message.received_ms, policy)
     except PeerError as err:
-        result.leave_out(err.code, f"{message.topic}: {err.detail}")
+        result.leave_out(err.code, f"{series}: {err.detail}; kept under {QUARANTINE}{series}")
         series, at_ms = QUARANTINE + series, message.received_ms
-        values["claimed_at_ms"] = float(content.at_ms or 0)
-    result.rows.append(Row("reading", series, at_ms, values, message.received_ms, content.sequence))
+        values = {**values, "claimed_at_ms": None if content.at_ms is None else float(content.at_ms)}
+    sequence = content.sequence
+    if sequence is not None and sequence < 0:
+        sequence = None  # no count of a sender; the values are a reading all the same
+    result.rows.append(Row("reading", series, at_ms, values, message.received_ms, sequence))
 
 
-def _take_ours(result: Sorted, address: topics.Address, message: Arrived) -> None:
+def _take_ours(result: Sorted, message: Arrived) -> None:
+    address = topics.parse(message.topic)
+    if address is None:
+        raise PeerError("unknown_topic", "nothing of this fleet is sent there")
     if not message.payload:
-        return
+        return  # how a retained message is deleted
     match address.kind:
         case "predictions":
-            result.rows.append(_prediction_row(codec.decode(message.payload, Prediction), message.received_ms))
+            prediction = codec.decode(message.payload, Prediction)
+            _check_sender(prediction.agent, address)
+            result.rows.append(_prediction_row(prediction, message.received_ms))
         case "events":
-            result.events.append(codec.decode(message.payload, AnomalyEvent))
+            event = codec.decode(message.payload, AnomalyEvent)
+            _check_sender(event.agent, address)
+            result.events.append(event)
         case "status":
-            result.statuses.append(codec.decode(message.payload, Status))
+            status = codec.decode(message.payload, Status)
+            _check_sender(status.name, address)
+            result.statuses.append(status)
         case "health":
             health = codec.decode(message.payload, Health)
+            _check_sender(health.name, address)
             result.healths.append(health)
             result.rows.append(Row("health", health.name, health.at_ms, dict(health.figures), message.received_ms))
         case "round":
             result.rounds.append(codec.decode(message.payload, RoundNotice))
+
+
+def _check_sender(named: str, address: topics.Address) -> None:
+    if named != address.id:
+        raise PeerError("other_sender", f"speaks as {named[:64]!r}")
 
 
 def _prediction_row(prediction: Prediction, received_ms: int) -> Row:
@@ -118,5 +136,4 @@ def _prediction_row(prediction: Prediction, received_ms: int) -> Row:
         values[f"{name}.high"] = law.high
         values[f"{name}.observed"] = law.observed
         values[f"{name}.z"] = law.z
-    finite = {name: value for name, value in values.items() if value is None or math.isfinite(value)}
-    return Row("prediction", prediction.agent, prediction.at_ms, finite, received_ms)
+    return Row("prediction", prediction.agent, prediction.at_ms, values, received_ms)

@@ -1,77 +1,158 @@
 """What the coordinator heard, in SQLite: a snapshot of its state and every event since, in order.
 
 Killed anywhere it comes back to the same model, bit for bit: an event is in the journal before it is acted on or
-acknowledged, and the brain is a pure function of its events.
+acknowledged, and the brain is a pure function of its events. Bounded: a new snapshot takes the place of the events
+before it, after so many of them or so many bytes.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import msgspec
 
 from coordinator.state import Event, State
 from fleetgp.errors import PeerError, StorageError
 from fleetgp.wire.freeze import freeze, thaw
 
+APPLICATION_ID = 0x464C5443  # "FLTC"
 VERSION = 1
 SNAPSHOT_EVERY = 500
+# beside as many bytes as the last snapshot had, so that large states are not written again and again
+SNAPSHOT_BYTES = 16_000_000
+BUSY_S = 1.0
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS snapshot (id INTEGER PRIMARY KEY CHECK (id = 1), state BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS events (id INTEGER PRIMARY KEY AUTOINCREMENT, event BLOB NOT NULL);
-"""
+_TABLES = (
+    "CREATE TABLE snapshot (id INTEGER PRIMARY KEY CHECK (id = 1), crc INTEGER NOT NULL, state BLOB NOT NULL)",
+    "CREATE TABLE events (id INTEGER PRIMARY KEY AUTOINCREMENT, crc INTEGER NOT NULL, event BLOB NOT NULL)",
+    f"PRAGMA application_id = {APPLICATION_ID}",
+    f"PRAGMA user_version = {VERSION}",
+)
+
+# Beginning of SQLite's error name -> what it means here. The first that fits counts.
+_MEANINGS = (
+    ("SQLITE_FULL", "the disk is full: free some space"),
+    ("SQLITE_BUSY", "another program has it open: stop that one, or give this one another data.dir"),
+    ("SQLITE_READONLY", "it is read-only for this user: check the permissions of the file and its folder"),
+    ("SQLITE_CANTOPEN", "check that it is a file and that this user may write in its folder"),
+    ("SQLITE_NOTADB", "it is not a coordinator's journal: move it away, and a new one is begun"),
+    ("SQLITE_CORRUPT", "it is damaged: move it away, and a new one is begun"),
+    ("SQLITE_IOERR", "the disk cannot be read or written: check its free space and its health"),
+)
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    """An event as it is kept."""
+
+    event: Event
 
 
 class Journal:
-    """All methods raise StorageError, in plain words, where the disk refuses or the file is not ours."""
+    """The one journal of one coordinator; nobody else can have it open meanwhile.
+
+    All methods raise StorageError, in plain words, where the disk refuses or the file is damaged or not ours; after that
+    the journal can be used on, and the same events be tried again.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._since = 0
+        self._events = 0
+        self._bytes = 0
+        self._snapshot_bytes = 0
+        with self._plain_words("opened"):
+            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_S)
         try:
-            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5.0)
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = FULL")
-            version = int(self._db.execute("PRAGMA user_version").fetchone()[0])
-            if version not in (0, VERSION):
-                raise StorageError(f"{path} is version {version}; this program reads version {VERSION}")
-            self._db.executescript(_SCHEMA + f"PRAGMA user_version = {VERSION};")
-        except sqlite3.Error as err:
-            raise StorageError(f"the coordinator's journal {path} cannot be opened: {err}") from err
+            with self._plain_words("opened"):
+                self._prepare()
+        except StorageError:
+            self._db.close()
+            raise
 
-    def load(self, fresh: State, step: Callable[[State, Event], object]) -> State:
-        """The state after all that was journalled; ``fresh`` where nothing was. step: the brain."""
-        try:
-            row = self._db.execute("SELECT state FROM snapshot").fetchone()
-            state = thaw(row[0], State) if row else fresh
-            for (payload,) in self._db.execute("SELECT event FROM events ORDER BY id"):
-                state = step(state, thaw(payload, Event))[0]  # type: ignore[index, arg-type]
-                self._since += 1
-            if not row:
-                self._snapshot(fresh)
-        except (sqlite3.Error, PeerError) as err:
-            raise StorageError(f"the coordinator's journal {self._path} cannot be read: {err}") from err
+    def load(self, fresh: State, step: Callable[[State, Event], tuple[State, object]]) -> State:
+        """The state after all that was journalled, with the settings of ``fresh``; ``fresh`` where nothing was.
+
+        step: the brain. What was journalled under other settings is taken up under those, so that it comes out the same.
+        """
+        with self._plain_words("read"):
+            row = self._db.execute("SELECT crc, state FROM snapshot").fetchone()
+            state = fresh
+            if row is not None:
+                self._snapshot_bytes = len(row[1])
+                state = thaw(_sound(*row), State)
+            for crc, payload in self._db.execute("SELECT crc, event FROM events ORDER BY id"):
+                state, _ = step(state, thaw(_sound(crc, payload), Entry).event)
+                self._events += 1
+                self._bytes += len(payload)
+        if row is None or state.config != fresh.config:
+            state = msgspec.structs.replace(state, config=fresh.config)
+            with self._plain_words("written"):
+                self._snapshot(state)
         return state
 
     def append(self, events: list[Event], before: State) -> None:
         """Journal events, all or none. before: the state they are applied to, snapshotted now and then."""
-        try:
-            if self._since >= SNAPSHOT_EVERY:
+        payloads = [freeze(Entry(event)) for event in events]
+        with self._plain_words("written"):
+            if self._events >= SNAPSHOT_EVERY or self._bytes >= SNAPSHOT_BYTES + self._snapshot_bytes:
                 self._snapshot(before)
             with self._db:
                 self._db.execute("BEGIN IMMEDIATE")
-                self._db.executemany("INSERT INTO events (event) VALUES (?)", [(freeze(event),) for event in events])
-            self._since += len(events)
-        except sqlite3.Error as err:
-            raise StorageError(f"the coordinator's journal {self._path} cannot be written: {err}") from err
-
-    def _snapshot(self, state: State) -> None:
-        with self._db:
-            self._db.execute("BEGIN IMMEDIATE")
-            self._db.execute("INSERT OR REPLACE INTO snapshot (id, state) VALUES (1, ?)", (freeze(state),))
-            self._db.execute("DELETE FROM events")
-        self._since = 0
+                self._db.executemany(
+                    "INSERT INTO events (crc, event) VALUES (?, ?)", [(zlib.crc32(p), p) for p in payloads]
+                )
+        self._events += len(payloads)
+        self._bytes += sum(map(len, payloads))
 
     def close(self) -> None:
         self._db.close()
+
+    def _prepare(self) -> None:
+        """Look first, write then: a file that is not ours is left as it was."""
+        self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        application, version = (
+            self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
+        )
+        is_new = not application and not self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if not is_new and application != APPLICATION_ID:
+            raise StorageError(f"{self._path} is not a coordinator's journal: move it away, and a new one is begun")
+        if not is_new and version != VERSION:
+            raise StorageError(
+                f"the coordinator's journal {self._path} is of version {version}, this program reads version {VERSION}: "
+                "move it away, and a new one is begun"
+            )
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = FULL")
+        if is_new:
+            with self._db:
+                self._db.execute("BEGIN IMMEDIATE")
+                for statement in _TABLES:
+                    self._db.execute(statement)
+
+    def _snapshot(self, state: State) -> None:
+        payload = freeze(state)
+        with self._db:
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.execute("INSERT OR REPLACE INTO snapshot VALUES (1, ?, ?)", (zlib.crc32(payload), payload))
+            self._db.execute("DELETE FROM events")
+        self._events, self._bytes, self._snapshot_bytes = 0, 0, len(payload)
+
+    @contextmanager
+    def _plain_words(self, what: str) -> Iterator[None]:
+        """Turn what went wrong into StorageError. what: that could not be done, as in 'read'."""
+        try:
+            yield
+        except (sqlite3.Error, PeerError) as err:
+            name = "SQLITE_CORRUPT" if isinstance(err, PeerError) else getattr(err, "sqlite_errorname", "")
+            meaning = next((f"; {text}" for beginning, text in _MEANINGS if name.startswith(beginning)), "")
+            raise StorageError(f"the coordinator's journal {self._path} cannot be {what}: {err}{meaning}") from err
+
+
+def _sound(crc: int, payload: bytes) -> bytes:
+    """The payload, whose checksum must be right: SQLite does not notice a flipped bit."""
+    if not isinstance(payload, bytes) or zlib.crc32(payload) != crc:
+        raise PeerError("checksum", "a record is not what was written")
+    return payload

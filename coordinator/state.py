@@ -16,7 +16,7 @@ from fleetgp.wire.messages import RoundNotice
 class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     """round_s: seconds from one round's opening to the next. answer_s: how long a round waits for answers.
 
-    half_life_rounds: rounds after which a term that is not renewed counts half.
+    half_life_rounds: rounds after which a term that is not renewed counts half. most_agents: how many are known at once.
     """
 
     round_s: float = 60.0
@@ -37,10 +37,11 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Told(msgspec.Struct, frozen=True):
-    """The newest moments of one agent's inputs."""
+    """The newest moments of one agent's inputs; round: when they came."""
 
     incarnation: int
     sequence: int
+    round: int
     moments: Moments
 
 
@@ -56,8 +57,8 @@ class Round(msgspec.Struct, frozen=True):
 class State(msgspec.Struct, frozen=True):
     """All that a coordinator is made of.
 
-    origin: UTC ms of the first start with this memory; (origin, basis) names a basis for good. based_on: readings behind
-    the scaling, per input. next_ms: when the next round opens.
+    origin: UTC ms of the first start with this memory; (origin, basis) names a basis for good. scaling: of the basis, None
+    while there is none; based_on: readings behind it, per input [K]. next_ms: when the next round opens.
     """
 
     config: CoordinatorConfig
@@ -65,7 +66,7 @@ class State(msgspec.Struct, frozen=True):
     schema: Schema | None = None
     basis: int = 0
     scaling: Scaling | None = None
-    based_on: float = 0.0
+    based_on: tuple[float, ...] = ()
     round: int = 0
     open_round: Round | None = None
     next_ms: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -42,39 +43,42 @@ def number(value: object) -> float | None:
         result = float(value) if abs(value) <= LARGEST else math.inf
     elif isinstance(value, str):
         word = value.strip().lower()
-        if word in _MISSING:
+        if word.lstrip("+-") in _MISSING:
             return None
         if word in _WORDS:
             return _WORDS[word]
         try:
-            result = float(word)
+            result = float(word) if "_" not in word else math.nan  # Python's own digit grouping is nobody's format
         except ValueError:
-            raise PeerError("text", f"{value[:40]!r} is not a number") from None
+            result = math.nan
+        if math.isnan(result):
+            raise PeerError("text", f"{value[:40]!r} is not a number")
     else:
         raise PeerError("text", f"a {type(value).__name__} is not a number")
     if not abs(result) <= LARGEST:
-        raise PeerError("range", f"{value!r:.40} is beyond {LARGEST:g}")
+        raise PeerError("range", f"a number beyond {LARGEST:g}")
     return result
 
 
 def epoch_ms(value: object) -> int:
     """UTC epoch ms of a time: ISO 8601 text (no zone = UTC) or a count of s, ms, us or ns told apart by its size.
 
+    Digits alone are a count, for some would pass for an ISO date too; eight of them are a date (20260304).
     Raises PeerError ``time`` when it is neither.
     """
-    if isinstance(value, str):
+    if isinstance(value, str) and (len(value) == 8 or not value.isdecimal()):
         try:
             moment = datetime.fromisoformat(value)
             moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
             return round(moment.timestamp() * 1000)
         except (ValueError, OverflowError):
             pass
-    try:
-        count = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise PeerError("time", f"{str(value)[:40]!r} is not a time") from None
+    count = math.nan
+    if isinstance(value, (int, float, str)) and not isinstance(value, bool):
+        with contextlib.suppress(ValueError, OverflowError):  # not a number; an integer no double can hold
+            count = float(value)
     if not 0 <= count < 1e20:
-        raise PeerError("time", f"{value!r:.40} is not a time")
+        raise PeerError("time", f"{value[:40]!r} is not a time" if isinstance(value, str) else "not a time")
     for limit, divisor in ((1e11, 1e-3), (1e14, 1.0), (1e17, 1e3)):
         if count < limit:
             return round(count / divisor)

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 import msgspec
 
 from fleetgp.errors import PeerError
-from fleetgp.payloads import plain
 from fleetgp.payloads.content import Content, epoch_ms, number
 from fleetgp.wire.codec import check_depth
 
@@ -22,16 +21,19 @@ MAX_DEPTH = 8
 
 
 def read(payload: bytes) -> Content:
-    """Raises PeerError ``depth``, ``syntax`` or ``fields``; a field that is no number is counted in ``rejected``."""
+    """Raises PeerError ``depth``, ``syntax``, ``range`` (a number no double can hold) or ``fields``.
+
+    A field that is no number is counted in ``rejected``.
+    """
     check_depth(payload, MAX_DEPTH)
     try:
         document = msgspec.json.decode(payload)
-    except (msgspec.DecodeError, RecursionError) as err:
+    except msgspec.ValidationError as err:
+        raise PeerError("range", str(err)) from err
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as err:
         raise PeerError("syntax", f"not JSON: {err}") from err
     if not isinstance(document, dict):
-        if isinstance(document, list):
-            raise PeerError("syntax", "a JSON list is none of the formats known here")
-        return Content(values={plain.FIELD: number(document)})
+        raise PeerError("syntax", "JSON, but no object of fields")
     return _read_object(document)
 
 
@@ -43,9 +45,9 @@ def _read_object(document: dict[str, object]) -> Content:
     for name, value in _fields(document, ""):
         key = name.lower()
         try:
-            if key in TIME_KEYS and value is not None:
-                at_ms = epoch_ms(value) if at_ms is None else at_ms
-            elif key in SEQUENCE_KEYS and isinstance(value, int) and abs(value) < 2**63:
+            if key in TIME_KEYS:
+                at_ms = epoch_ms(value) if at_ms is None and value is not None else at_ms
+            elif key in SEQUENCE_KEYS and type(value) is int and abs(value) < 2**63:
                 sequence = value
             else:
                 values[name] = number(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fleetgp.errors import PeerError
 from fleetgp.payloads.content import Content, number
 
 FIELD = "value"
@@ -10,4 +11,6 @@ LONGEST = 64
 
 def read(text: str) -> Content:
     """Raises PeerError ``text`` or ``range`` when the text is not one scalar."""
-    return Content(values={FIELD: number(text[: LONGEST + 1])})
+    if len(text) > LONGEST:
+        raise PeerError("text", f"{len(text)} characters; a plain value has at most {LONGEST}")
+    return Content(values={FIELD: number(text)})

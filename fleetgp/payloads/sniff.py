@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+
 from fleetgp.errors import PeerError
 from fleetgp.payloads import json, plain
 from fleetgp.payloads.content import MAX_PAYLOAD, Content
@@ -14,6 +16,7 @@ def read(payload: bytes) -> Content:
     """
     if len(payload) > MAX_PAYLOAD:
         raise PeerError("size", f"{len(payload)} bytes; a reading has at most {MAX_PAYLOAD}")
+    payload = payload.removeprefix(codecs.BOM_UTF8)
     start = payload.lstrip()[:1]
     if not start:
         raise PeerError("empty", "no payload")

@@ -24,6 +24,14 @@ def values(payload: bytes | str) -> dict[str, float | None]:
     return dict(read(payload.encode() if isinstance(payload, str) else payload).values)
 
 
+def outcome(payload: bytes) -> Content | PeerError:
+    """What reading comes to; any other exception than PeerError fails the test that asked."""
+    try:
+        return read(payload)
+    except PeerError as err:
+        return err
+
+
 def refusal(payload: bytes) -> str:
     with pytest.raises(PeerError) as caught:
         read(payload)
@@ -96,13 +104,12 @@ def test_what_cannot_be_read_is_refused_by_a_clear_reason(payload: bytes, code: 
     assert refusal(payload) == code
 
 
-def test_refusals_stay_short_whatever_they_refuse() -> None:
+@pytest.mark.parametrize("payload", [b"y" * 900_000, b'{"t":"' + b"y" * 900_000, b"1" * 3000, b"\xff" * 900_000])
+def test_refusals_stay_short_whatever_they_refuse(payload: bytes) -> None:
     """A reason goes to logs and screens: it quotes a little of the payload, never all of it."""
-    for payload in (b"y" * 900_000, b'{"t":"' + b"y" * 900_000, b"1" * 3000, b'{"time":"' + b"9" * 100_000 + b'"}'):
-        try:
-            assert read(payload).rejected == {"time": 1}
-        except PeerError as err:
-            assert len(str(err)) < 200
+    with pytest.raises(PeerError) as caught:
+        read(payload)
+    assert len(str(caught.value)) < 200
 
 
 @pytest.mark.parametrize(
@@ -175,10 +182,9 @@ def test_a_time_said_to_be_missing_is_no_field_and_no_complaint() -> None:
 
 def check_sensible(payload: bytes) -> None:
     """The law of the door: a PeerError with a known code, or a content of finite values and a time in range."""
-    try:
-        content = read(payload)
-    except PeerError as err:
-        assert err.code in CODES
+    content = outcome(payload)
+    if isinstance(content, PeerError):
+        assert content.code in CODES
         return
     assert set(content.rejected) <= REJECTED
     assert len(content.values) <= MAX_FIELDS

@@ -83,8 +83,13 @@ def test_digits_that_would_pass_for_a_date_are_a_count() -> None:
         True,
         None,
         [1],
-    ]
-    + [float("nan"), float("inf"), {"s": 1}, "9" * 400, "2026-03-04T25:00:00", "0001-01-01T00:00:00\ud800"],
+        {"s": 1},
+        float("nan"),
+        float("inf"),
+        "9" * 400,
+        "2026-03-04T25:00:00",
+        "0001-01-01T00:00:00\ud800",
+    ],
 )
 def test_what_is_no_time_is_refused_as_time(value: object) -> None:
     with pytest.raises(PeerError) as caught:

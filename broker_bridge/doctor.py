@@ -13,6 +13,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from paho.mqtt.client import topic_matches_sub
+
 from broker_bridge.broker import is_available
 from broker_bridge.service import store_path
 from fleetgp.errors import ConfigError, FleetError, StorageError
@@ -20,13 +22,15 @@ from fleetgp.payloads.content import EARLIEST_MS
 from fleetgp.runtime.arguments import from_arguments
 from fleetgp.runtime.clock import SystemClock
 from fleetgp.runtime.logs import Log
-from fleetgp.runtime.mqtt import Outgoing, Session, SessionConfig, parse_url
-from fleetgp.runtime.settings import Settings, mqtt_password
+from fleetgp.runtime.mqtt import Link, Outgoing, Session, SessionConfig
+from fleetgp.runtime.program import broker_link
+from fleetgp.runtime.settings import Settings
 from fleetgp.store.sqlite import open_reader
 
 Verdict = Literal["ok", "warning", "fault"]
 
 CONNECT_S = 5.0
+LOOPBACK = ("127.0.0.1", "localhost")
 LOW_DISK = 500_000_000
 PACKAGES = ("numpy", "paho-mqtt", "msgspec", "scipy", "streamlit", "torch", "influxdb-client")
 
@@ -47,8 +51,14 @@ class _Said:
         self.lines: list[str] = []
 
     def write(self, text: str) -> int:
-        self.lines.append(text.strip())
+        self.lines.append(text)
         return len(text)
+
+    @property
+    def why(self) -> str:
+        """The first reason given for not being connected, "" where none was."""
+        reasons = (json.loads(line)["fields"].get("why", "") for line in self.lines)
+        return next(filter(None, reasons), "")
 
     def flush(self) -> None:
         return
@@ -64,6 +74,7 @@ def examine(args: Namespace, environment: Mapping[str, str]) -> list[Finding]:
         return [Finding("settings", "fault", str(err), "mend this setting; docs/settings.md lists all"), *findings]
     changed = [f"{name}={value} ({source})" for name, value, source in settings.rows() if source != "default"]
     findings.insert(0, Finding("settings", "ok", "; ".join(changed) or "all defaults"))
+    findings += _streams(settings)
     findings.append(_folder(settings))
     findings.append(_broker(settings))
     findings += _store(settings)
@@ -77,7 +88,10 @@ def show(findings: list[Finding], file: str | None) -> int:
         if file == "-":
             print(text)
         else:
-            Path(file).write_text(text + "\n")
+            try:
+                Path(file).write_text(text + "\n")
+            except OSError as err:
+                raise ConfigError("--json", f"cannot write {file}: {err.strerror or err}") from err
     if file != "-":
         for finding in findings:
             print(f"{finding.verdict:<8} {finding.check:<10} {finding.seen}")
@@ -123,14 +137,11 @@ def _folder(settings: Settings) -> Finding:
 
 
 def _broker(settings: Settings) -> Finding:
-    url = settings.text("mqtt.url")
     said = _Said()
-    log = Log("doctor", stream=said)  # type: ignore[arg-type]
+    log = Log("doctor", form="json", stream=said)  # type: ignore[arg-type]
     topic = f"fleetgp/{settings.text('fleet')}/doctor/{uuid.uuid4().hex[:8]}"
     try:
-        link = parse_url(url, username=settings.text("mqtt.username"), password=mqtt_password(settings),
-                         ca_file=settings.text("mqtt.ca_file"), cert_file=settings.text("mqtt.cert_file"),
-                         key_file=settings.text("mqtt.key_file"))  # fmt: skip
+        link = broker_link(settings)
         config = SessionConfig(client_id=f"fleetgp-doctor-{uuid.uuid4().hex[:8]}", subscriptions=((topic, 1),))
         session = Session(link, config, clock=SystemClock(), log=log)
     except FleetError as err:
@@ -138,12 +149,7 @@ def _broker(settings: Settings) -> Finding:
     session.start()
     try:
         if not session.wait_connected(CONNECT_S):
-            why = said.lines[0].split("  ")[-1] if said.lines else f"no answer within {CONNECT_S:.0f} s"
-            here = " and ".join(kind for kind in ("mosquitto", "nats") if is_available(kind))
-            own = f"; this machine has {here}: 'fleetgp bridge --own-broker' runs it" if here else ""
-            return Finding(
-                "broker", "fault", f"{link.host}:{link.port}: {why}", f"start the broker or set mqtt.url{own}"
-            )
+            return _unreachable(said.why or f"{link.host}:{link.port} does not answer within {CONNECT_S:.0f} s", link)
         session.publish(Outgoing(topic, b"there and back", 1))
         if not session.receive(1, CONNECT_S):
             advice = f"the broker accepts us but does not deliver; let this user read and write fleetgp/{settings.text('fleet')}/#"
@@ -151,6 +157,40 @@ def _broker(settings: Settings) -> Finding:
         return Finding("broker", "ok", f"{link.host}:{link.port}, a message came back")
     finally:
         session.stop(timeout_s=1.0)
+
+
+def _unreachable(why: str, link: Link) -> Finding:
+    """why: what a session says, a sentence with the advice behind a semicolon."""
+    seen, _, advice = why.partition("; ")
+    here = " and ".join(kind for kind in ("mosquitto", "nats") if is_available(kind))
+    if here and seen.startswith("nothing listens") and link.host in LOOPBACK:
+        advice += f" This machine has {here}: 'fleetgp bridge --own-broker --set bridge.port={link.port}' runs it there"
+    return Finding("broker", "fault", seen, advice or "start the broker, or set mqtt.url to where it is")
+
+
+def _streams(settings: Settings) -> Iterator[Finding]:
+    """What an agent of these settings would read, where they describe one."""
+    if settings.streams is None:
+        return
+    schema, default = settings.streams, settings.text("agent.topic")
+    wanted = {item.name: item.topic or default for item in schema.inputs}
+    homeless = [name for name, topic in wanted.items() if not topic]
+    filters = [part.strip() for part in settings.text("bridge.topics").split(",")]
+    unstored = sorted({t for t in wanted.values() if t and not any(topic_matches_sub(f, t) for f in filters)})
+    seen = f"{len(schema.channels)} channels, {len(schema.covariates)} covariates, every {schema.interval_s:g} s"
+    if homeless:
+        yield Finding(
+            "channels", "fault", f"no topic for {', '.join(homeless)}", "set agent.topic, or a topic for each"
+        )
+    elif not settings.text("agent.id"):
+        yield Finding(
+            "channels", "fault", f"{seen}, but agent.id is not set", 'give the agent a name, e.g. id = "pump-1"'
+        )
+    else:
+        yield Finding("channels", "ok", f"{seen}, from {', '.join(sorted(set(wanted.values())))}")
+    if unstored:
+        advice = "add them to bridge.topics, or the dashboard cannot show the readings"
+        yield Finding("topics", "warning", f"the bridge does not store {', '.join(unstored)}", advice)
 
 
 def _store(settings: Settings) -> Iterator[Finding]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import socket
-import sys
 import threading
 import time
 import urllib.request
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -22,13 +22,13 @@ from fleetgp.runtime.clock import SystemClock
 from fleetgp.runtime.logs import Log
 from fleetgp.runtime.mqtt import Session, SessionConfig, parse_url
 from fleetgp.schema import Channel, Covariate, Schema
-from fleetgp.store.base import Reader
+from fleetgp.store.base import Kind
 from fleetgp.store.sqlite import open_reader
 from fleetgp.wire import codec, topics
 from fleetgp.wire.messages import Status
 from simulator import devices
 from simulator.processes import Children
-from simulator.results import Results, results
+from simulator.results import NOTHING, Results, results
 
 FLEET = "demo"
 DEVICES = 6
@@ -38,6 +38,7 @@ AGENT_LEAD_S = 2.5
 ROUND_S = 10.0
 ONLINE_S = 30.0
 SETTLE_S = 10.0
+STOP_SETTLE_S = 0.8
 SAY_EVERY_S = 10.0
 
 
@@ -78,9 +79,14 @@ class Demo:
         self.broker_pid = 0
 
     def run(self) -> Results:
-        """Raises ServiceError when a program cannot start or ends by itself."""
+        """Raises ServiceError when a program cannot start or ends by itself, or the devices say nothing of what they sent."""
         say = self.plan.say
-        self.plan.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.plan.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as err:
+            raise ServiceError(
+                f"cannot make the folder {self.plan.folder}: {err.strerror}; choose another --data-dir"
+            ) from err
         with EmbeddedBroker.start(self.plan.broker, self.plan.folder / "broker") as broker:
             self.broker_pid = broker.pid
             say(f"broker      {broker.kind} at {broker.url}")
@@ -89,12 +95,11 @@ class Demo:
                 say(f"dashboard   http://127.0.0.1:{self.port}")
                 self._start_devices(broker.url)
                 self._watch()
-            finally:
                 self.children.stop("devices")
-                found = self._settle(broker.kind) if sys.exc_info()[0] is None else None
+                self._settle()
+            finally:
                 self.children.stop()
-            assert found is not None
-            return found
+        return self._results().with_values(broker=broker.kind, dashboard_ok=self.dashboard_ok)
 
     # -- start ----------------------------------------------------------------------------------------------------------
 
@@ -181,7 +186,8 @@ class Demo:
 
     def _watch(self) -> None:
         """Until the time is over, the devices are done or a stop is asked for; the joiner's agent starts on the way."""
-        begin_s = next_word_s = time.monotonic()
+        begin_s = time.monotonic()
+        next_word_s = begin_s + SAY_EVERY_S
         waiting = list(self.late)
         while not self.stop.wait(0.2):
             now_s = time.monotonic()
@@ -190,53 +196,72 @@ class Demo:
             if self.plan.seconds is None and now_s >= next_word_s:
                 next_word_s = now_s + SAY_EVERY_S
                 self._say_progress(now_s - begin_s)
-            if self.children.running["devices"].poll() is not None and self.report.exists():
+            devices_ = self.children.running.get("devices")
+            if devices_ is not None and devices_.poll() is not None and self.report.exists():
                 if self.plan.seconds is not None:
                     return
                 self.children.running.pop("devices")
                 self.plan.say("the recordings have been played to their end; Ctrl-C stops the demo")
-                self.stop.wait()
-                return
             self.children.check()
 
     def _say_progress(self, seconds: float) -> None:
         try:
-            reader = open_reader(self._store())
+            with closing(open_reader(self._store())) as reader:
+                rows = sum(info.rows for info in reader.series("reading"))
+                rounds = [notice for notice in reader.rounds(2) if notice.state == "closed"]
+                events = reader.events()
         except StorageError:
             return
-        try:
-            rows = sum(info.rows for info in reader.series("reading"))
-            rounds = [notice for notice in reader.rounds(1) if notice.state == "closed"]
-            events = reader.events()
-            blamed = f" ({events[0].agent}: {', '.join(events[0].blame)})" if events else ""
-            done = f", round {rounds[0].round}" if rounds else ""
-            self.plan.say(
-                f"{int(seconds) // 60:3d}:{int(seconds) % 60:02d}  {rows} readings{done}, {len(events)} events{blamed}"
-            )
-        finally:
-            reader.close()
+        blamed = f" ({events[0].agent}: {', '.join(events[0].blame)})" if events else ""
+        done = f", round {rounds[0].round}" if rounds else ""
+        self.plan.say(
+            f"{int(seconds) // 60:3d}:{int(seconds) % 60:02d}  {rows} readings{done}, {len(events)} events{blamed}"
+        )
 
     # -- end ------------------------------------------------------------------------------------------------------------
 
     def _store(self) -> Path:
         return self.plan.folder / "bridge" / "history.sqlite"
 
-    def _settle(self, broker: str) -> Results:
-        """Wait until what was sent is stored and predicted, then read the results from the store, as anybody could."""
+    def _settle(self) -> None:
+        """Wait until what was sent is stored and nothing more is predicted; not for long where a stop was asked for."""
         self.dashboard_ok = self.dashboard_ok and self._is_dashboard_up(SETTLE_S)
-        sent: dict[str, int] = json.loads(self.report.read_text())["sent"] if self.report.exists() else {}
-        reader: Reader = open_reader(self._store())
+        sent = sum(self._sent().values())
+        end_s, look_s = (STOP_SETTLE_S, 0.2) if self.stop.is_set() else (SETTLE_S, 1.0)
+        end_s += time.monotonic()
+        before = -1
+        while time.monotonic() < end_s:
+            stored, predicted = self._rows("reading"), self._rows("prediction")
+            if stored >= sent and predicted == before:
+                return
+            before = predicted
+            time.sleep(look_s)
+
+    def _rows(self, kind: Kind) -> int:
         try:
-            end_s = time.monotonic() + (SETTLE_S if self.plan.seconds is not None else 1.0)
-            found, before = results(reader, self.schema, sent), -1
-            # all stored, and nothing more predicted since the last look
-            while time.monotonic() < end_s and (found.frames_lost or found.predictions_stored != before):
-                time.sleep(1.0)
-                before = found.predictions_stored
-                found = results(reader, self.schema, sent)
-        finally:
-            reader.close()
-        return found.with_values(broker=broker, dashboard_ok=self.dashboard_ok)
+            with closing(open_reader(self._store())) as reader:
+                return sum(info.rows for info in reader.series(kind))
+        except StorageError:
+            return 0
+
+    def _sent(self) -> dict[str, int]:
+        """Messages by device, as the devices reported them; nothing where they were never started."""
+        try:
+            sent: dict[str, int] = json.loads(self.report.read_text())["sent"]
+        except FileNotFoundError:
+            return {}
+        return sent
+
+    def _results(self) -> Results:
+        """Read from the store, as anybody could, when every program has ended."""
+        sent = self._sent()
+        if self.stop.is_set() and not self._rows("reading"):
+            return NOTHING  # stopped before anything was stored
+        if not self.report.exists():
+            words = self.children.last_words("devices")
+            raise ServiceError(f"the devices ended without a word on how much they sent; their last words:\n{words}")
+        with closing(open_reader(self._store())) as reader:
+            return results(reader, self.schema, sent)
 
     def _is_dashboard_up(self, timeout_s: float) -> bool:
         end_s = time.monotonic() + timeout_s

@@ -21,6 +21,7 @@ from simulator.devices import CHANNELS, Device
 
 TOPIC = "sensors/"
 DRAIN_S = 5.0
+STOP_DRAIN_S = 1.5  # where a stop was asked for
 STEP_S = 0.1
 
 
@@ -70,6 +71,13 @@ class Feeder:
 
     def run(self, dues: Iterator[Due], seconds: float | None, stop: threading.Event) -> None:
         """Send until the stream ends, ``seconds`` have passed or ``stop`` is set; then drain and report."""
+        try:
+            self._feed(dues, seconds, stop)
+            self._drain(stop)
+        finally:
+            self._write_report()
+
+    def _feed(self, dues: Iterator[Due], seconds: float | None, stop: threading.Event) -> None:
         begin_s = self.clock.monotonic_s()
         for due in dues:
             if seconds is not None and due.after_s >= seconds:
@@ -80,7 +88,6 @@ class Feeder:
                 break
             self.late_s = max(self.late_s, self.clock.monotonic_s() - begin_s - due.after_s)
             self._send(due)
-        self._drain()
 
     def _send(self, due: Due) -> None:
         sequence = self.sent.get(due.device, 0)
@@ -88,10 +95,16 @@ class Feeder:
         self.session.send(f"{TOPIC}{due.device}", payload)
         self.sent[due.device] = sequence + 1
 
-    def _drain(self) -> None:
-        end_s = self.clock.monotonic_s() + DRAIN_S
-        while self.session.figures()["outbox_depth"] and self.clock.monotonic_s() < end_s:
-            self.session.wait_connected(STEP_S)
+    def _drain(self, stop: threading.Event) -> None:
+        begin_s = self.clock.monotonic_s()
+        while self.session.figures()["outbox_depth"]:
+            if self.clock.monotonic_s() - begin_s > (STOP_DRAIN_S if stop.is_set() else DRAIN_S):
+                return
             self.session.receive(1, STEP_S)
+
+    def _write_report(self) -> None:
         left = int(self.session.figures()["outbox_depth"])
-        self.report.write_text(json.dumps({"sent": self.sent, "unsent": left, "late_s": round(self.late_s, 4)}))
+        told = {"sent": self.sent, "unsent": left, "late_s": round(self.late_s, 4)}
+        beside = self.report.with_name(f"{self.report.name}.new")
+        beside.write_text(json.dumps(told))
+        beside.replace(self.report)

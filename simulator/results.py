@@ -43,6 +43,9 @@ class Results:
         return dataclasses.asdict(self)
 
 
+NOTHING = Results(0, 0, 0, 0, 0, None, None, None, None, None, 0, [])
+
+
 def results(reader: Reader, schema: Schema, sent: dict[str, int]) -> Results:
     """Figures of a store. sent: how many messages each device sent, numbered from 0."""
     stored = {info.name for info in reader.series("reading")}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 import threading
 from argparse import Namespace
 from pathlib import Path
 
 from fleetgp.errors import ConfigError
+from fleetgp.runtime.program import stop_on_signals
 from simulator.demo import Demo, DemoPlan, new_folder
 from simulator.results import Results
 
@@ -21,9 +21,10 @@ def run_demo(args: Namespace) -> int:
     for path in args.recording:
         if not path.exists():
             raise ConfigError("--recording", f"there is no file {path}")
+    if args.json not in (None, "-") and not Path(args.json).resolve().parent.is_dir():
+        raise ConfigError("--json", f"there is no folder {Path(args.json).parent} to write {args.json} in")
     stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    stop_on_signals(stop)
     out = sys.stderr if args.json == "-" else sys.stdout
     folder = new_folder(args.data_dir)
     plan = DemoPlan(
@@ -38,10 +39,13 @@ def run_demo(args: Namespace) -> int:
     )
     if plan.seconds is None:
         plan.say("FleetGP demo: a fleet on this machine. Ctrl-C stops it.")
-    found = Demo(plan, stop).run()
-    for line in summary(found):
-        plan.say(line)
-    plan.say(f"data        {folder.resolve()}")
+    try:
+        found = Demo(plan, stop).run()
+        for line in summary(found):
+            plan.say(line)
+    finally:
+        if folder.exists():
+            plan.say(f"data        {folder.resolve()}")
     if args.json == "-":
         print(json.dumps(found.as_dict(), indent=2))
     elif args.json:
@@ -51,14 +55,17 @@ def run_demo(args: Namespace) -> int:
 
 def summary(found: Results) -> list[str]:
     """What came of it, in plain words."""
+    if not found.frames:
+        return ["readings    none: it was stopped before the streams began"]
     lines = [
         f"readings    {found.frames} sent, {found.frames_lost} lost; {found.predictions_stored} predicted by "
         f"{found.agents} agents, {found.rounds_closed} rounds"
     ]
     if found.rmse is not None and found.rmse_persistence and found.coverage90 is not None:
-        gain = 100 * (1 - found.rmse / found.rmse_persistence)
+        gain = round(100 * (1 - found.rmse / found.rmse_persistence))
+        words = f"{gain} % better" if gain > 0 else f"{-gain} % worse" if gain < 0 else "no better"
         lines.append(
-            f"accuracy    error {found.rmse:.3f} against {found.rmse_persistence:.3f} for 'as it was' ({gain:+.0f} % better), "
+            f"accuracy    error {found.rmse:.3f} against {found.rmse_persistence:.3f} for 'as it was' ({words}), "
             f"{100 * found.coverage90:.0f} % of readings in their 90 % band"
         )
     lines.append(

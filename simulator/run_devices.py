@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import os
-import signal
 import tempfile
 import threading
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
-from fleetgp.errors import ConfigError
+from fleetgp.errors import ConfigError, ServiceError
 from fleetgp.recording import csv, spec
 from fleetgp.runtime.arguments import from_arguments
 from fleetgp.runtime.clock import SystemClock
 from fleetgp.runtime.logs import make_log
-from fleetgp.runtime.mqtt import Session, SessionConfig, parse_url
+from fleetgp.runtime.mqtt import Session, SessionConfig
 from fleetgp.runtime.outbox import Outbox
-from fleetgp.runtime.settings import mqtt_password
+from fleetgp.runtime.program import broker_link, stop_on_signals
+from fleetgp.schema import check_id
 from simulator.devices import Device, Fault
 from simulator.feeder import Due, Feeder, recorded, simulated
 
 SEED = 20260101
+PART_S = 1.0
 
 
 def run_devices(args: Namespace) -> int:
@@ -29,25 +30,27 @@ def run_devices(args: Namespace) -> int:
     settings = from_arguments(args, os.environ)
     clock = SystemClock()
     stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    stop_on_signals(stop)
     log = make_log("devices", settings.text("logs.form"), settings.text("logs.level"))
     folder = Path(settings.text("data.dir")).expanduser() / "devices"
-    folder.mkdir(parents=True, exist_ok=True)
-    link = parse_url(
-        settings.text("mqtt.url"), username=settings.text("mqtt.username"), password=mqtt_password(settings)
-    )
+    report = args.report or folder / "sent.json"
+    try:
+        for needed in (folder, report.parent):
+            needed.mkdir(parents=True, exist_ok=True)
+    except OSError as err:
+        raise ServiceError(f"cannot make the folder {err.filename}: {err.strerror}; choose another data.dir") from err
+    link = broker_link(settings)
     with tempfile.TemporaryDirectory(prefix="outbox-", dir=folder) as scratch:
         outbox = Outbox(Path(scratch) / "outbox.sqlite", clock=clock)
         config = SessionConfig(client_id=f"fleetgp-devices-{os.getpid()}")
         session = Session(link, config, clock=clock, outbox=outbox, log=log)
         session.start()
         try:
-            feeder = Feeder(session, clock, args.report or folder / "sent.json")
+            feeder = Feeder(session, clock, report)
             dues = _recorded(args) if args.recording else _simulated(args, clock.now_ms())
             feeder.run(dues, args.seconds, stop)
         finally:
-            session.stop()
+            session.stop(timeout_s=PART_S)
             outbox.close()
     log.info("devices_done", sent=sum(feeder.sent.values()), most_late_s=round(feeder.late_s, 3))
     return 0
@@ -62,6 +65,10 @@ def _recorded(args: Namespace) -> Iterator[Due]:
 
 
 def _simulated(args: Namespace, start_ms: int) -> Iterator[Due]:
+    for name in args.names:
+        check_id(name, "--names")
+    if len(set(args.names)) < len(args.names):
+        raise ConfigError("--names", "a name stands twice; every device needs its own")
     faults = dict(_indexed(text, len(args.names), "--fault") for text in args.fault)
     joins = dict(_indexed(text, len(args.names), "--join") for text in args.join)
     fleet = [
@@ -75,7 +82,7 @@ def _simulated(args: Namespace, start_ms: int) -> Iterator[Due]:
 
 def _indexed(text: str, count: int, flag: str) -> tuple[int, float]:
     index, at, seconds = text.partition("@")
-    if not (at and index.isdigit() and int(index) < count):
+    if not (at and index.isdecimal() and int(index) < count):
         raise ConfigError(flag, f"{text!r}: expected INDEX@SECONDS with an index from 0 to {count - 1}")
     try:
         return int(index), float(seconds)

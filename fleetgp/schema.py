@@ -17,6 +17,8 @@ Transform = Literal["identity", "log1p"]
 MAX_CHANNELS = 64
 MAX_COVARIATES = 64
 MAX_LAGS = 24
+# Numbers in the precision of all channels' weights: what a summary and a fleet's model can hold on the wire.
+MAX_PRECISION = 680_000
 ID_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -71,6 +73,12 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
         return (*self.channels, *self.covariates)
 
     @property
+    def precision_size(self) -> int:
+        """Numbers in the upper triangles of all channels' precision matrices: how a summary grows with the schema."""
+        features = 1 + self.lags * len(self.channels) + len(self.covariates)
+        return len(self.channels) * features * (features + 1) // 2
+
+    @property
     def interval_ms(self) -> int:
         return max(1, round(self.interval_s * 1000))
 
@@ -100,6 +108,12 @@ def check(schema: Schema) -> Schema:
                 "channels", f"the name {item.name!r} stands twice; every channel and covariate needs its own"
             )
         seen.add(item.name)
+    if schema.precision_size > MAX_PRECISION:
+        raise ConfigError(
+            "channels",
+            f"{len(schema.channels)} channels with {schema.lags} lags and {len(schema.covariates)} covariates are more than "
+            f"one summary can hold; fewer lags help most, or two agents that share the channels out",
+        )
     return schema
 
 

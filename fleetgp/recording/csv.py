@@ -6,8 +6,9 @@ import csv
 import difflib
 import gzip
 import math
+import zlib
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 from zoneinfo import ZoneInfo
@@ -17,6 +18,7 @@ from fleetgp.payloads.content import LARGEST, epoch_ms
 from fleetgp.recording.spec import RecordingSpec, TimeSpec
 
 MISSING = {"", "na", "nan", "null", "none", "n/a", "-"}
+DAMAGED = (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error)
 
 
 class Record(NamedTuple):
@@ -36,31 +38,45 @@ class Skipped(dict[str, int]):
 def read(path: Path, spec: RecordingSpec, skipped: Skipped | None = None) -> Iterator[Record]:
     """Rows of a file in its own order.
 
-    Raises RecordingError when the file cannot be opened, is damaged, is empty, or lacks a column that the spec names.
+    Raises RecordingError when the file cannot be opened, is damaged, is empty, lacks a column that the spec names, or holds
+    rows of which none has a time that can be read.
     """
     skipped = Skipped() if skipped is None else skipped
     try:
         with _open(path) as file:
-            rows = csv.reader(file)
-            header = [name.strip().strip("\ufeff") for name in next(rows, [])]
-            if not header:
-                raise RecordingError(f"{path} is empty; a CSV recording starts with a line of column names")
-            times = [_column(path, header, name) for name in spec.time.columns]
-            columns = [_column(path, header, item.field or item.name) for item in spec.schema.inputs]
-            read_time = _time_reader(spec.time)
-            needed = max(*times, *columns)
-            for row in rows:
-                if len(row) <= needed:
-                    skipped.add("short_row")
-                    continue
-                try:
-                    at_ms = read_time([row[index] for index in times])
-                except (ValueError, OverflowError, PeerError):
-                    skipped.add("bad_time")
-                    continue
-                yield Record(at_ms, tuple(_number(row[index], skipped) for index in columns))
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as err:
+            yield from _rows(path, csv.reader(file), spec, skipped)
+    except DAMAGED as err:
         raise RecordingError(f"{path} cannot be read: {err}") from err
+
+
+def _rows(path: Path, rows: Iterator[list[str]], spec: RecordingSpec, skipped: Skipped) -> Iterator[Record]:
+    header = [name.strip() for name in next(rows, [])]
+    if not header:
+        raise RecordingError(f"{path} is empty; a CSV recording starts with a line of column names")
+    times = [_column(path, header, name) for name in spec.time.columns]
+    columns = [_column(path, header, item.field or item.name) for item in spec.schema.inputs]
+    read_time = _time_reader(spec.time)
+    needed = max(*times, *columns)
+    good, bad = 0, ""
+    for row in rows:
+        if not row:
+            continue  # an empty line
+        if len(row) <= needed:
+            skipped.add("short_row")
+            continue
+        cells = [row[index] for index in times]
+        try:
+            at_ms = read_time(cells)
+        except (ValueError, OverflowError, PeerError) as err:
+            skipped.add("bad_time")
+            bad = bad or f"{', '.join(cells)!r:.60}: {err}"
+            continue
+        good += 1
+        yield Record(at_ms, tuple(_number(row[index], skipped) for index in columns))
+    if bad and not good:
+        raise RecordingError(
+            f"{path} has no row with a time that can be read; see [time] in the spec. The first is {bad}"
+        )
 
 
 def names(paths: Sequence[Path]) -> list[str]:
@@ -73,7 +89,7 @@ def names(paths: Sequence[Path]) -> list[str]:
     result: list[str] = []
     for stem in stems:
         base = "_".join(part for part in stem if part not in common) or "_".join(stem)
-        base = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "-" for c in base)[:60] or "agent"
+        base = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "-" for c in base)[:56] or "agent"
         name, number = base, 1
         while name in result:
             number += 1
@@ -90,16 +106,18 @@ def _stem(path: Path) -> str:
 
 
 def _open(path: Path) -> IO[str]:
+    # utf-8-sig: spreadsheets begin a file with a byte order mark, which is no part of the first name
     if path.suffix == ".gz":
-        return cast(IO[str], gzip.open(path, "rt", encoding="utf-8", newline=""))
-    return path.open(encoding="utf-8", newline="")
+        return cast(IO[str], gzip.open(path, "rt", encoding="utf-8-sig", newline=""))
+    return path.open(encoding="utf-8-sig", newline="")
 
 
 def _column(path: Path, header: list[str], name: str) -> int:
     if name in header:
         return header.index(name)
-    near = difflib.get_close_matches(name, header, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(header[:20])}"
+    lower = [column.lower() for column in header]
+    near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.4)
+    hint = f"did you mean {header[lower.index(near[0])]!r}?" if near else f"it has {', '.join(header[:20])}"
     raise RecordingError(f"{path} has no column {name!r}; {hint}")
 
 
@@ -110,8 +128,7 @@ def _number(cell: str, skipped: Skipped) -> float:
     try:
         value = float(text)
     except ValueError:
-        skipped.add("not_a_number")
-        return math.nan
+        value = math.nan
     if abs(value) <= LARGEST:
         return value
     skipped.add("not_a_number")
@@ -119,23 +136,48 @@ def _number(cell: str, skipped: Skipped) -> float:
 
 
 def _time_reader(spec: TimeSpec) -> Callable[[list[str]], int]:
-    zone = UTC if spec.zone == "UTC" else ZoneInfo(spec.zone)
+    """A reader of a row's time cells that raises ValueError, OverflowError or PeerError; it remembers the row before."""
+    zone: tzinfo = UTC if spec.zone == "UTC" else ZoneInfo(spec.zone)
+    read = _moment_reader(spec)
+    last_ms: int | None = None
+
+    def read_time(cells: list[str]) -> int:
+        nonlocal last_ms
+        moment = read(cells)
+        if isinstance(moment, int):
+            last_ms = moment
+        else:
+            last_ms = _resolved(moment if moment.tzinfo else moment.replace(tzinfo=zone), last_ms)
+        return last_ms
+
+    return read_time
+
+
+def _moment_reader(spec: TimeSpec) -> Callable[[list[str]], datetime | int]:
+    """A reader of time cells: a date and time as written, or UTC epoch ms."""
     if len(spec.columns) > 1:
-        return lambda cells: _ms(datetime(*(int(float(c)) for c in cells), tzinfo=zone))  # type: ignore[misc,arg-type]
+        return lambda cells: datetime(*(int(float(cell)) for cell in cells))  # type: ignore[arg-type]
     if spec.format:
-        return lambda cells: _ms(_zoned(datetime.strptime(cells[0].strip(), spec.format), zone))
-    return lambda cells: _iso_or_epoch(cells[0].strip(), zone)
+        return lambda cells: datetime.strptime(cells[0].strip(), spec.format)
+    return lambda cells: _iso_or_epoch(cells[0].strip())
 
 
-def _iso_or_epoch(text: str, zone: ZoneInfo | object) -> int:
-    try:
-        return _ms(_zoned(datetime.fromisoformat(text), zone))
-    except ValueError:
-        return epoch_ms(text)
+def _iso_or_epoch(text: str) -> datetime | int:
+    if len(text) == 8 or not text.isdecimal():  # as payloads.content.epoch_ms tells them apart
+        try:
+            return datetime.fromisoformat(text)
+        except ValueError:
+            pass
+    return epoch_ms(text)
 
 
-def _zoned(moment: datetime, zone: object) -> datetime:
-    return moment if moment.tzinfo else moment.replace(tzinfo=zone)  # type: ignore[arg-type]
+def _resolved(moment: datetime, last_ms: int | None) -> int:
+    """UTC epoch ms. An hour that a zone's clock goes through twice is the second one where the row before says so."""
+    at_ms = _ms(moment)
+    if last_ms is not None and at_ms <= last_ms:
+        again_ms = _ms(moment.replace(fold=1))
+        return again_ms if again_ms > last_ms else at_ms
+    return at_ms
 
 
 def _ms(moment: datetime) -> int:

@@ -61,6 +61,8 @@ def parse(document: dict[str, Any], source: str) -> RecordingSpec:
     refuse_unknown(document, ("time", "stream", "channels", "covariates"), "spec", source)
     if "time" not in document:
         raise ConfigError("time", 'is missing; say which columns hold it, e.g. [time] columns = ["timestamp"]', source)
+    if isinstance(document["time"], dict):
+        refuse_unknown(document["time"], TimeSpec.__struct_fields__, "time", source)
     try:
         time = msgspec.convert(document["time"], TimeSpec)
     except msgspec.ValidationError as err:
@@ -76,7 +78,9 @@ def _check_time(time: TimeSpec, source: str) -> None:
         known = [name.lower() for name in time.columns]
         if known != list(CALENDAR[: len(known)]) or len(known) < 3:
             raise ConfigError("time.columns", f"several columns must be the first of {', '.join(CALENDAR)}", source)
+        if time.format:
+            raise ConfigError("time.format", "is for one column; several columns are numbers and need none", source)
     try:
         ZoneInfo(time.zone)
-    except (ZoneInfoNotFoundError, ValueError):
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # OSError: a folder of zones, such as Europe
         raise ConfigError("time.zone", f"{time.zone!r} is no time zone; an example is Europe/Berlin", source) from None

@@ -13,9 +13,9 @@ T = TypeVar("T")
 
 
 def _encode(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray) and value.dtype == np.float64:
         return {"shape": value.shape, "data": np.ascontiguousarray(value, dtype="<f8").tobytes()}
-    raise NotImplementedError(type(value).__name__)
+    raise NotImplementedError(f"{getattr(value, 'dtype', type(value).__name__)} would not come back as it was")
 
 
 def _decode(kind: type[Any], value: Any) -> Any:
@@ -35,5 +35,5 @@ def thaw(payload: bytes, kind: type[T]) -> T:
     """The value of this kind in these bytes. Raises PeerError with code ``syntax`` when they hold something else."""
     try:
         return msgspec.msgpack.decode(payload, type=kind, dec_hook=_decode)
-    except (msgspec.DecodeError, KeyError, TypeError, ValueError) as err:
+    except (msgspec.DecodeError, KeyError, TypeError, ValueError, RecursionError) as err:
         raise PeerError("syntax", f"not a {kind.__name__}: {err}") from err

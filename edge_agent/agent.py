@@ -100,6 +100,8 @@ def _adopt(state: State, event: ModelArrived) -> tuple[State, list[Effect]]:
         model = codec.decode(event.payload, FleetModel)
         if model.schema.signature() != state.config.schema.signature():
             raise PeerError("other_schema", f"the fleet watches {model.schema.signature()}")
+        if (model.origin, model.basis, model.round) == (state.origin, state.basis, state.round):
+            return state, []  # a broker gives its retained message again after every reconnection
         new, knowledge, sent = _read_model(state, model)
     except PeerError as err:
         return state, [Count(f"model_{err.code}", 1, err.detail)]
@@ -157,12 +159,16 @@ def _read_model(state: State, model: FleetModel) -> tuple[Scaling, learning.Know
 
 
 def _answer(state: State, event: RoundOpened) -> tuple[State, list[Effect]]:
-    """Answer a round: moments when they have doubled since they were last told, a summary once on the fleet's basis."""
+    """Answer a round: moments when they have doubled since they were last told, a summary once on the fleet's basis.
+
+    A coordinator that counts rounds from the start again has lost its memory and needs the moments at once.
+    """
     effects: list[Effect] = []
     total = float(np.max(state.moments.n, initial=0.0))
     sequence = state.sequence
     bootstrapped = state.bootstrapped
-    if total >= 2 * max(bootstrapped, 1.0):
+    is_forgotten = bool(state.round) and event.round <= state.round
+    if total >= 2 * max(bootstrapped, 1.0) or (total and is_forgotten):
         sequence += 1
         bootstrapped = total
         effects.append(Publish("bootstrap", _bootstrap(state, event, sequence), is_durable=True, key="bootstrap"))

@@ -3,7 +3,8 @@
 Ticks are counted from the first reading's own time, so that a device whose clock ticks at :37 gets ticks at :37. A frame
 closes when every input that is alive has arrived, or when time has passed it by: the stream's own time by one interval
 and the lateness allowed, or, for live streams, the wall clock by the same. What comes after that is late: counted, not
-learnt. Pure: a frozen state, an event in, a state and what came of it out.
+learnt. Frames do not wait for an input that has been silent for long; should it speak after its frame has closed, its
+reading counts for the next one. Pure: a frozen state, an event in, a state and what came of it out.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ import msgspec
 import numpy as np
 
 from fleetgp.arrays import Array
+from fleetgp.errors import ConfigError
 
-MAX_PENDING = 64
+MOST_LATE = 600
 SILENT_AFTER = 20
+REMEMBERED = 32
 LATE_RUN = 30
+LATE_RUN_MS = 10_000
 SKEW_SHARE = 0.05
 
 
@@ -49,8 +53,9 @@ class Frame(msgspec.Struct, frozen=True, array_like=True):
 class Frames(msgspec.Struct, frozen=True):
     """anchor_ms: time of tick 0. next_tick: lowest tick still open. silent [K]: frames since each input last arrived.
 
-    late_run: late samples in a row, a long run of which means that the device's clock was set back. skew_ms: running mean of
-    receive time minus device time.
+    late_run, late_since_ms: samples in a row that the stream had passed by, and when the first of them was received.
+    skew_ms: running mean of receive time minus device time. pending: open frames by tick. closed: what had arrived [K] in
+    the frames closed last.
     """
 
     interval_ms: int
@@ -60,45 +65,43 @@ class Frames(msgspec.Struct, frozen=True):
     next_tick: int = 0
     newest_ms: int = 0
     late_run: int = 0
+    late_since_ms: int = 0
     skew_ms: float = 0.0
     pending: dict[int, Slot] = {}
+    closed: dict[int, Array] = {}
 
 
 Counts = dict[str, int]
 
 
 def init(inputs: int, interval_ms: int, lateness_ms: int = 0) -> Frames:
-    """No reading seen; lateness_ms 0 allows one interval."""
+    """No reading seen; lateness_ms 0 allows one interval. Raises ConfigError where it would keep too many frames open."""
+    if not 0 <= lateness_ms <= MOST_LATE * interval_ms:
+        raise ConfigError(
+            "agent.lateness_s",
+            f"needs 0 to {MOST_LATE} intervals of {interval_ms / 1000:g} s, is {lateness_ms / 1000:g} s",
+        )
     return Frames(interval_ms=interval_ms, lateness_ms=lateness_ms or interval_ms, silent=np.zeros(inputs))
 
 
 def add(frames: Frames, sample: Sample) -> tuple[Frames, list[Frame], Counts]:
     """Take one sample in: the new state, the frames it closed, and what was counted: late, duplicate, clock_reset."""
-    skew = sample.received_ms - sample.at_ms
     if frames.anchor_ms is None:
-        frames = _anchored(frames, sample, skew)
-    counts: Counts = {}
+        frames = _anchored(frames, sample)
     tick = _tick(frames, sample.at_ms)
-    if tick < frames.next_tick:
-        if frames.late_run + 1 < LATE_RUN:
-            return msgspec.structs.replace(frames, late_run=frames.late_run + 1), [], {"late": len(sample.positions)}
-        # the clock was set back for good, or a recording began anew: start counting again from here
-        counts["clock_reset"] = 1
-        frames = _anchored(frames, sample, skew)
-        tick = 0
-    slot = frames.pending.get(tick)
-    slot, doubled = _filled(slot, sample, len(frames.silent))
-    if doubled:
-        counts["duplicate"] = doubled
-    frames = msgspec.structs.replace(
-        frames,
-        pending={**frames.pending, tick: slot},
-        newest_ms=max(frames.newest_ms, sample.at_ms),
-        late_run=0,
-        skew_ms=frames.skew_ms + SKEW_SHARE * (skew - frames.skew_ms),
-    )
-    frames, closed = _close(frames, _passed_by(frames))
-    return frames, closed, counts
+    frames = _followed(frames, sample, is_behind=tick < frames.next_tick or tick <= _watermark(frames))
+    if frames.late_run >= LATE_RUN and sample.received_ms - frames.late_since_ms >= LATE_RUN_MS:
+        # not a burst of old messages: the clock was set back for good, or a recording began anew; count again from here
+        frames, rest = _close(frames, max(frames.pending, default=frames.next_tick))
+        frames, closed, _ = _take(_anchored(frames, sample), sample, 0)
+        return frames, rest + closed, {"clock_reset": 1}
+    if tick >= frames.next_tick:
+        return _take(frames, sample, tick)
+    useful, counts = _belated(frames, sample, tick)
+    if not useful.positions:
+        return frames, [], counts
+    frames, closed, more = _take(frames, useful, frames.next_tick)
+    return frames, closed, {key: counts.get(key, 0) + more.get(key, 0) for key in {**counts, **more}}
 
 
 def pass_time(frames: Frames, now_ms: int) -> tuple[Frames, list[Frame]]:
@@ -108,9 +111,16 @@ def pass_time(frames: Frames, now_ms: int) -> tuple[Frames, list[Frame]]:
     return _close(frames, max(overdue)) if overdue else (frames, [])
 
 
-def _anchored(frames: Frames, sample: Sample, skew: int) -> Frames:
+def _anchored(frames: Frames, sample: Sample) -> Frames:
     return msgspec.structs.replace(
-        frames, anchor_ms=sample.at_ms, next_tick=0, newest_ms=sample.at_ms, late_run=0, skew_ms=float(skew), pending={}
+        frames,
+        anchor_ms=sample.at_ms,
+        next_tick=0,
+        newest_ms=sample.at_ms,
+        late_run=0,
+        skew_ms=float(sample.received_ms - sample.at_ms),
+        pending={},
+        closed={},
     )
 
 
@@ -118,9 +128,38 @@ def _tick(frames: Frames, at_ms: int) -> int:
     return (at_ms - (frames.anchor_ms or 0) + frames.interval_ms // 2) // frames.interval_ms
 
 
-def _filled(slot: Slot | None, sample: Sample, size: int) -> tuple[Slot, int]:
+def _watermark(frames: Frames) -> int:
+    """The last tick that the stream's own time has passed by."""
+    return _tick(frames, frames.newest_ms - frames.interval_ms - frames.lateness_ms)
+
+
+def _followed(frames: Frames, sample: Sample, *, is_behind: bool) -> Frames:
+    """Count samples in a row that the stream had left behind: a clock set back sends nothing else."""
+    if not is_behind:
+        return msgspec.structs.replace(frames, late_run=0)
+    since_ms = frames.late_since_ms if frames.late_run else sample.received_ms
+    return msgspec.structs.replace(frames, late_run=frames.late_run + 1, late_since_ms=since_ms)
+
+
+def _take(frames: Frames, sample: Sample, tick: int) -> tuple[Frames, list[Frame], Counts]:
+    """Put a sample into the open frame of this tick, then close what need not wait any more."""
+    # a reading that counts for a later frame than its own does not set that frame's time
+    nominal_ms = (frames.anchor_ms or 0) + tick * frames.interval_ms
+    at_ms = sample.at_ms if _tick(frames, sample.at_ms) == tick else nominal_ms
+    slot, doubled = _filled(frames.pending.get(tick), sample, at_ms, len(frames.silent))
+    frames = msgspec.structs.replace(
+        frames,
+        pending={**frames.pending, tick: slot},
+        newest_ms=max(frames.newest_ms, sample.at_ms),
+        skew_ms=frames.skew_ms + SKEW_SHARE * (sample.received_ms - sample.at_ms - frames.skew_ms),
+    )
+    frames, closed = _close(frames, _passed_by(frames))
+    return frames, closed, {"duplicate": doubled} if doubled else {}
+
+
+def _filled(slot: Slot | None, sample: Sample, at_ms: int, size: int) -> tuple[Slot, int]:
     if slot is None:
-        slot = Slot(np.full(size, np.nan), np.zeros(size), sample.at_ms, sample.received_ms)
+        slot = Slot(np.full(size, np.nan), np.zeros(size), at_ms, sample.received_ms)
     values, arrived = slot.values.copy(), slot.arrived.copy()
     doubled = 0
     for position, value in zip(sample.positions, sample.values, strict=True):
@@ -129,12 +168,29 @@ def _filled(slot: Slot | None, sample: Sample, size: int) -> tuple[Slot, int]:
             continue
         values[position] = value
         arrived[position] = 1.0
-    return Slot(values, arrived, min(slot.at_ms, sample.at_ms), min(slot.received_ms, sample.received_ms)), doubled
+    return Slot(values, arrived, min(slot.at_ms, at_ms), min(slot.received_ms, sample.received_ms)), doubled
+
+
+def _belated(frames: Frames, sample: Sample, tick: int) -> tuple[Sample, Counts]:
+    """What of a sample for a closed frame can still count, for the next one, and what was counted of the rest."""
+    arrived = frames.closed.get(tick, np.zeros(len(frames.silent)))
+    is_recent = frames.next_tick - tick <= 1 + frames.lateness_ms // frames.interval_ms
+    counts: Counts = {}
+    kept: list[int] = []
+    for index, position in enumerate(sample.positions):
+        if not arrived[position] and is_recent and frames.silent[position] >= SILENT_AFTER:
+            kept.append(index)
+            continue
+        reason = "duplicate" if arrived[position] else "late"
+        counts[reason] = counts.get(reason, 0) + 1
+    positions = tuple(sample.positions[index] for index in kept)
+    values = tuple(sample.values[index] for index in kept)
+    return Sample(sample.at_ms, sample.received_ms, positions, values), counts
 
 
 def _passed_by(frames: Frames) -> int:
-    """The last tick that is to be closed now, -1 when none."""
-    last = _tick(frames, frames.newest_ms - frames.interval_ms - frames.lateness_ms)
+    """The last tick that is to be closed now; below next_tick when none."""
+    last = _watermark(frames)
     expected = frames.silent < SILENT_AFTER
     for tick in sorted(frames.pending):
         if tick <= last:
@@ -144,8 +200,6 @@ def _passed_by(frames: Frames) -> int:
         if not (is_next and bool(np.all(frames.pending[tick].arrived[expected] > 0))):
             break
         last = tick
-    if len(frames.pending) > MAX_PENDING:
-        last = max(last, sorted(frames.pending)[-MAX_PENDING])
     return last
 
 
@@ -154,11 +208,14 @@ def _close(frames: Frames, last: int) -> tuple[Frames, list[Frame]]:
     if not ticks:
         return frames, []
     closed = []
-    silent, next_tick = frames.silent, frames.next_tick
+    silent, next_tick, arrived = frames.silent, frames.next_tick, dict(frames.closed)
     for tick in ticks:
         slot = frames.pending[tick]
         closed.append(Frame(slot.at_ms, tick, slot.values, tick - next_tick))
         silent = np.where(slot.arrived > 0, 0.0, silent + 1)
+        arrived[tick] = slot.arrived
         next_tick = tick + 1
+    for tick in list(arrived)[:-REMEMBERED]:
+        del arrived[tick]
     kept = {tick: slot for tick, slot in frames.pending.items() if tick > last}
-    return msgspec.structs.replace(frames, pending=kept, next_tick=next_tick, silent=silent), closed
+    return msgspec.structs.replace(frames, pending=kept, next_tick=next_tick, silent=silent, closed=arrived), closed

@@ -8,10 +8,11 @@ import msgspec
 import numpy as np
 
 from edge_agent.frames import Frame
-from edge_agent.state import Effect, OpenEvent, Publish, State
+from edge_agent.state import Count, Effect, OpenEvent, Publish, State
 from fleetgp import alarm as alarms
 from fleetgp import calibrate, scaling
 from fleetgp.arrays import Array
+from fleetgp.errors import NotFinite
 from fleetgp.gp import learner as learning
 from fleetgp.schema import Transform
 from fleetgp.score import blame, score
@@ -49,20 +50,23 @@ def watch(state: State, frame: Frame) -> tuple[State, list[Effect]]:
     schema = state.config.schema
     Q = len(schema.channels)
     values = np.array([forward(item.transform, v) for item, v in zip(schema.inputs, frame.values, strict=True)])
+    effects = _outside(state, frame, values)
     state = msgspec.structs.replace(state, frame_count=state.frame_count + 1)
     if state.learner is None:
-        return _first(state, values), []
+        return _first(state, values), effects
     ahead = np.array([c.known_ahead for c in schema.covariates], dtype=bool)
     covariates = np.where(ahead & np.isfinite(values[Q:]), values[Q:], state.covariates)
     known = state.learner
     forecast = learning.foresee(known, learning.Inputs(state.lags, covariates, state.age))
+    if not (np.all(np.isfinite(forecast.mean)) and np.all(np.isfinite(forecast.sd))):
+        raise NotFinite("what is known gives no finite prediction")
     z = (values[:Q] - forecast.mean) / forecast.sd
-    effects: list[Effect] = []
     prediction = _prediction(state, frame, forecast, z)
     state, seen, events = _judge(state, frame, z)
     is_alarmed = state.event is not None
     prediction = msgspec.structs.replace(prediction, is_alarmed=is_alarmed, score=seen.score)
-    if np.any(np.isfinite(z)):
+    is_observed = bool(np.any(np.isfinite(z)))
+    if is_observed:
         effects.append(Publish("predictions", prediction))
     effects += events
     taught = np.where(seen.is_taught, values[:Q], np.nan)
@@ -72,8 +76,17 @@ def watch(state: State, frame: Frame) -> tuple[State, list[Effect]]:
         moments = scaling.observe(moments, values)
         if state.basis == 0:
             learner = learning.rescale(learner, moments)
-    state = msgspec.structs.replace(state, learner=learner, moments=moments, predicted=state.predicted + 1)
+    state = msgspec.structs.replace(state, learner=learner, moments=moments, predicted=state.predicted + is_observed)
     return _remember(state, values), effects
+
+
+def _outside(state: State, frame: Frame, values: Array) -> list[Effect]:
+    """Readings that their input's transform cannot take count as missing, and that is told."""
+    lost = np.isfinite(frame.values) & ~np.isfinite(values)
+    if not np.any(lost):
+        return []
+    names = [item.name for item, is_lost in zip(state.config.schema.inputs, lost, strict=True) if is_lost]
+    return [Count("outside_transform", len(names), f"log1p needs a value above -1: {', '.join(names)[:200]}")]
 
 
 def _first(state: State, values: Array) -> State:
@@ -85,8 +98,9 @@ def _first(state: State, values: Array) -> State:
         learner = learning.alone(moments, Q, state.config.schema.lags)
         centre = learner.scaling.centre
         lags = np.where(np.isfinite(state.lags), state.lags, centre[:Q])
+        age = np.where(moments.n[:Q] > 0, state.age, learning.MAX_AGE)
         covariates = np.where(np.isfinite(state.covariates), state.covariates, centre[Q:])
-        state = msgspec.structs.replace(state, learner=learner, lags=lags, covariates=covariates)
+        state = msgspec.structs.replace(state, learner=learner, lags=lags, age=age, covariates=covariates)
     return state
 
 
@@ -105,9 +119,9 @@ def _remember(state: State, values: Array) -> State:
     present = np.isfinite(values)
     newest = np.where(present[:Q], values[:Q], state.lags[0])
     lags = np.concatenate((newest[None], state.lags[:-1]))
-    if state.learner is None:
-        # until a first reading of a channel its lags are unknown; afterwards they are that reading
-        lags = np.where(np.isfinite(lags), lags, newest)
+    # a channel's first reading, or the first after a long silence, stands for the lags before it, which nobody knows
+    is_back = present[:Q] & (state.age >= learning.MAX_AGE)
+    lags = np.where(np.isfinite(lags) & ~is_back, lags, newest)
     age = np.where(present[:Q], 0.0, np.minimum(state.age + 1, learning.MAX_AGE))
     covariates = np.where(present[Q:], values[Q:], state.covariates)
     return msgspec.structs.replace(state, lags=lags, age=age, covariates=covariates)

@@ -29,7 +29,6 @@ SHELVES: Mapping[str, tuple[str, ...]] = {
 
 # Which extra brings a package that a command could not import.
 EXTRAS: Mapping[str, str] = {
-    "scipy": "coordinator",
     "streamlit": "dashboard",
     "altair": "dashboard",
     "pandas": "dashboard",

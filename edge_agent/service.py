@@ -28,6 +28,10 @@ JOURNAL_MOST_BYTES = 1_000_000  # replayed within a few seconds
 BACKLOG = 2000
 BATCH = 200
 WAIT_S = 0.25
+# After a restart the broker brings what the last process left unacknowledged; NATS does so only some seconds later, when
+# newer readings have come already. So long readings wait and are then put in order.
+OWED_S = 4.0
+OWED_MOST = 1000
 QUIET_S = 30.0
 QUIET_FRAMES = 20
 
@@ -54,6 +58,10 @@ class Agent:
         self.next_save_s = self.program.clock.monotonic_s() + settings.number("agent.snapshot_s")
         self.is_save_refused = False
         self.next_tick_ms = 0
+        self.owed: list[Sample] = []
+        self.owed_messages: list[Incoming] = []
+        self.is_waiting = bool(self.memory.state.frame_count)
+        self.owed_until_s = 0.0
         self.heard = 0
         self.last_reading_s = self.program.clock.monotonic_s()
         self.last_reading_ms = 0
@@ -71,6 +79,7 @@ class Agent:
                 self._perform(effect, is_replay=True)
             while not program.is_stopping:
                 self._handle(program.session.receive(BATCH, WAIT_S))
+                self._end_waiting()
                 self._pass_time()
                 self._flush()
                 program.report_health(self._figures)
@@ -91,6 +100,10 @@ class Agent:
         self._take(samples, waiting)
 
     def _take(self, samples: list[Sample], waiting: list[Incoming]) -> None:
+        if self.is_waiting:
+            self.owed += samples
+            self.owed_messages += waiting
+            return
         fresh = self.memory.unknown(samples)
         if len(fresh) < len(samples):
             readings = sum(len(one.positions) for one in samples) - sum(len(one.positions) for one in fresh)
@@ -102,6 +115,18 @@ class Agent:
             self.last_reading_s, self.last_reading_ms = self.program.clock.monotonic_s(), now_ms
         for message in waiting:
             self.program.session.ack(message)
+
+    def _end_waiting(self) -> None:
+        """Once the broker has brought what it owed from before the restart: all readings since, in order of their times."""
+        now_s = self.program.clock.monotonic_s()
+        if not self.is_waiting or not self.program.session.is_connected:
+            return
+        self.owed_until_s = self.owed_until_s or now_s + OWED_S
+        if now_s >= self.owed_until_s or len(self.owed_messages) >= OWED_MOST:
+            self.is_waiting = False
+            samples, messages = sorted(self.owed, key=lambda one: one.at_ms), self.owed_messages
+            self.owed, self.owed_messages = [], []
+            self._take(samples, messages)
 
     def _read(self, message: Incoming) -> Sample | None:
         """Readings of this agent in a sensor's message; None when there are none, which is counted."""

@@ -14,20 +14,13 @@ JITTER_STEPS = (0.0, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8)
 
 
 def cholesky(A: Array) -> tuple[Array, float]:
-    """Lower factor L with L L^T = A + jitter * mean(diag A) * I, and the jitter that was needed (0 where none was).
+    """Lower factor L with L L^T = A + jitter * diag(A), and the most jitter that any matrix needed (0 where none did).
 
-    Raises NotFinite where A holds NaN or infinity, NotPositiveDefinite where the largest allowed jitter is not enough.
+    Jitter is a share of each diagonal entry, so that a matrix whose entries span many orders of magnitude keeps its
+    small ones. Raises NotFinite where A holds NaN or infinity, NotPositiveDefinite where the most jitter is not enough.
     """
-    if not np.all(np.isfinite(A)):
-        raise NotFinite(f"a matrix of shape {A.shape} holds NaN or infinity")
-    size = A.shape[-1]
-    level = np.mean(np.diagonal(A, axis1=-2, axis2=-1), axis=-1)[..., None, None] * np.eye(size)
-    for jitter in JITTER_STEPS:
-        try:
-            return np.linalg.cholesky(A + jitter * level if jitter else A), jitter
-        except np.linalg.LinAlgError:
-            continue
-    raise NotPositiveDefinite(size, JITTER_STEPS[-1])
+    scale, L, jitter = _factor(A)
+    return scale[..., :, None] * L, jitter
 
 
 def inverse(A: Array) -> Array:
@@ -35,11 +28,64 @@ def inverse(A: Array) -> Array:
 
     A stack of explicit inverses is what the rank-one updates of a stream start from; it is made here and nowhere else.
     """
-    L, _ = cholesky(A)
+    scale, L, _ = _factor(A)
     L_inv = np.linalg.solve(L, np.broadcast_to(np.eye(A.shape[-1]), A.shape))
-    return symmetric(np.swapaxes(L_inv, -1, -2) @ L_inv)
+    return symmetric(L_inv.mT @ L_inv / scale[..., :, None] / scale[..., None, :])
+
+
+def root(A: Array) -> tuple[Array, Array]:
+    """R and R_inv with R^T R = A and R_inv R^T = the projection on what A sees, for A positive semidefinite.
+
+    For Gram matrices, which are singular while frames are few or inputs repeat each other. Raises NotFinite.
+    """
+    _check_finite(A)
+    diagonal = np.diagonal(A, axis1=-2, axis2=-1)
+    scale = np.sqrt(np.maximum(diagonal, 0.0))
+    part = _reciprocal(scale)
+    eigenvalues, U = np.linalg.eigh(A * part[..., :, None] * part[..., None, :])
+    # of a matrix with ones on its diagonal, smaller ones are rounding
+    size = np.sqrt(np.where(eigenvalues > A.shape[-1] * np.finfo(float).eps, eigenvalues, 0.0))
+    return size[..., :, None] * U.mT * scale[..., None, :], _reciprocal(size)[..., :, None] * U.mT * part[..., None, :]
 
 
 def symmetric(A: Array) -> Array:
     """The symmetric part of A: rounding leaves an asymmetry that grows under repeated updates."""
-    return 0.5 * (A + np.swapaxes(A, -1, -2))
+    return 0.5 * (A + A.mT)
+
+
+def _factor(A: Array) -> tuple[Array, Array, float]:
+    """Scale s and factor L with s L L^T s = A (+ jitter), where s^2 is the diagonal of A."""
+    _check_finite(A)
+    diagonal = np.diagonal(A, axis1=-2, axis2=-1)
+    if not np.all(diagonal > 0):
+        raise NotPositiveDefinite(A.shape[-1], 0.0)
+    scale = np.sqrt(diagonal)
+    C = A / scale[..., :, None] / scale[..., None, :]
+    try:
+        return scale, _lower(C), 0.0
+    except np.linalg.LinAlgError:
+        parts = [_with_jitter(one) for one in C.reshape(-1, *C.shape[-2:])]
+    return scale, np.stack([L for L, _ in parts]).reshape(C.shape), max(jitter for _, jitter in parts)
+
+
+def _lower(C: Array) -> Array:
+    return np.asarray(np.linalg.cholesky(C), dtype=np.float64)
+
+
+def _with_jitter(C: Array) -> tuple[Array, float]:
+    for jitter in JITTER_STEPS:
+        try:
+            return _lower(C + jitter * np.eye(len(C))), jitter
+        except np.linalg.LinAlgError:
+            continue
+    raise NotPositiveDefinite(len(C), JITTER_STEPS[-1])
+
+
+def _reciprocal(a: Array) -> Array:
+    """1 / a, and 0 where a is 0."""
+    return np.divide(1.0, a, out=np.zeros_like(a), where=a > 0)
+
+
+def _check_finite(A: Array) -> None:
+    if not np.all(np.isfinite(A)):
+        raise NotFinite(f"a matrix of shape {A.shape} holds NaN or infinity")

@@ -12,7 +12,7 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.gp.statistics import Statistics
-from fleetgp.linalg import cholesky, symmetric
+from fleetgp.linalg import cholesky, root, symmetric
 
 
 class Term(NamedTuple):
@@ -24,15 +24,13 @@ class Term(NamedTuple):
 
 def summarise(statistics: Statistics, noise_var: Array, phi: Array) -> Term:
     """An agent's term; noise_var [Q], phi [F] prior variances of the deviation."""
-    M = statistics.gram / noise_var[:, None, None]
-    c = statistics.cross / noise_var[:, None]
-    D = np.sqrt(phi)
-    DM = D[:, None] * M
-    L, _ = cholesky(symmetric(np.eye(len(phi)) + DM * D))
-    A = np.linalg.solve(L, DM)  # L^-1 D M
-    a = np.linalg.solve(L, (D * c)[..., None])  # L^-1 D c
-    At = np.swapaxes(A, -1, -2)
-    return Term(symmetric(M - At @ A), c - (At @ a)[..., 0])
+    R, R_inv = root(statistics.gram)
+    sd = np.sqrt(noise_var)[:, None]
+    R, u = R / sd[..., None], (R_inv @ statistics.cross[..., None]) / sd[..., None]
+    # with F^T F / s2 = R^T R: P = R^T (I + R diag(phi) R^T)^-1 R, in which nothing large is subtracted from its like
+    L, _ = cholesky(np.eye(len(phi)) + symmetric((R * phi) @ R.mT))
+    A, a = np.linalg.solve(L, R), np.linalg.solve(L, u)
+    return Term(symmetric(A.mT @ A), (A.mT @ a)[..., 0])
 
 
 def rebase(term: Term, T: Array, ratio: Array) -> Term:

@@ -11,6 +11,9 @@ import numpy as np
 
 from fleetgp.arrays import Array
 
+ROUNDING = 1e-14
+SMALLEST = 1e-60
+
 
 class Moments(NamedTuple):
     """n, mean and centred sum of squares per input, each [K]; NaN readings are not counted."""
@@ -44,7 +47,7 @@ def observe(moments: Moments, values: Array) -> Moments:
 def merge(a: Moments, b: Moments) -> Moments:
     """Moments of two sets of readings together (Chan, Golub and LeVeque 1979)."""
     count = a.n + b.n
-    share = b.n / np.maximum(count, 1.0)
+    share = _divide(b.n, count)
     gap = b.mean - a.mean
     mean = a.mean + gap * share
     return Moments(count, mean, a.centred_square_sum + b.centred_square_sum + gap * gap * a.n * share)
@@ -52,14 +55,18 @@ def merge(a: Moments, b: Moments) -> Moments:
 
 def scaling(moments: Moments) -> Scaling:
     """Centre = mean, scale = standard deviation; an input that never varied gets its size, or 1 where that is 0."""
-    variance = moments.centred_square_sum / np.maximum(moments.n, 1.0)
-    deviation = np.sqrt(variance)
-    # below this the spread is the rounding of the mean, not the input's
-    floor = 1e-9 * np.abs(moments.mean)
-    size = np.where(np.abs(moments.mean) > 0, np.abs(moments.mean), 1.0)
+    deviation = np.sqrt(_divide(moments.centred_square_sum, moments.n))
+    # a spread of a few last bits of the mean is rounding, not the input's; so is a size near the end of doubles
+    floor = np.maximum(ROUNDING * np.abs(moments.mean), SMALLEST)
+    size = np.where(np.abs(moments.mean) > SMALLEST, np.abs(moments.mean), 1.0)
     return Scaling(moments.mean.copy(), np.where(deviation > floor, deviation, size))
 
 
 def apply(scaling: Scaling, values: Array) -> Array:
     """Scaled values; the last axis runs over the inputs."""
     return (values - scaling.centre) / scaling.scale
+
+
+def _divide(a: Array, b: Array) -> Array:
+    """a / b, and 0 where b is 0."""
+    return np.divide(a, b, out=np.zeros_like(a), where=b > 0)

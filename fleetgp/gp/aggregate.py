@@ -42,8 +42,9 @@ def cavity(belief: Belief, own: Term) -> Belief:
 def halved(belief: Belief) -> Belief:
     """The fleet's half of a covariance intersection: precision I + (sum P) / 2, shift (sum h) / 2.
 
-    For an agent that no longer knows what of its own is inside: with its own data at half weight beside it
-    (I + (sum P) / 2 + P_own / 2, models.md section 4, "Cavity") nothing is counted twice.
+    For an agent that no longer knows what of its own is inside. With half of its own term beside it nothing is counted
+    twice (I + (sum P) / 2 + P_own / 2, models.md section 4, "Cavity"). Half a term is that of half the data under a
+    deviation of twice the prior variance: half the data alone tell more than half of what all do.
     """
     features = belief.precision.shape[-1]
     identity = np.eye(features)

@@ -22,6 +22,8 @@ MAX_AGE = 24.0
 OWN_NOISE = 1.0
 OWN_NOISE_FRAMES = 1.0
 FLEET_NOISE_FRAMES = 20.0
+# a noise below 1e-4 of a channel's scale: sums over frames divided by less would drown the weights' prior in rounding
+LEAST_NOISE = 1e-8
 RESCALE_RATIO = 1.25
 # an own basis is looked at after every frame up to the first count, whenever frames have doubled up to the second
 RESCALE_OFTEN = 64
@@ -38,7 +40,8 @@ class Forgetting(NamedTuple):
 class Knowledge(NamedTuple):
     """What comes from outside an agent's own data: the fleet's belief without the agent, and its noise.
 
-    phi [F] deviation scale; noise_guess [Q] worth noise_frames; own_weight: 1/2 in a covariance intersection.
+    phi [F] deviation scale; noise_guess [Q] worth noise_frames; own_weight: 1/2 in a covariance intersection, which
+    counts the agent's own layer, prior of the deviation and data, half.
     """
 
     belief: Belief
@@ -49,7 +52,7 @@ class Knowledge(NamedTuple):
 
 
 class Learner(NamedTuple):
-    """frames: learnt in all; fresh: since the last exact solution; solved_at: frames when the scale was last looked at."""
+    """frames: learnt in all; fresh: those learnt since the past was last faded."""
 
     channels: int
     lags: int
@@ -120,7 +123,8 @@ def learn(learner: Learner, forecast: Forecast, lag: Array, observed: Array, rul
     """After one frame: lag [Q] the lag 1 it was foreseen from, observed [Q] (NaN = missing or not to be learnt)."""
     present = np.isfinite(observed).astype(float)
     target = np.where(present > 0, observed - lag, 0.0) / learner.scaling.scale[: learner.channels]
-    weights = posterior.learn(learner.weights, forecast.features, target, forecast.noise_var, present)
+    noise_var = forecast.noise_var / learner.knowledge.own_weight
+    weights = posterior.learn(learner.weights, forecast.features, target, noise_var, present)
     # an aged lag is noisier by its age: the same factor that its noise carries
     share = present * learner.noise_var / forecast.noise_var
     sums = statistics.observe(learner.statistics, forecast.features, target, share)
@@ -129,23 +133,22 @@ def learn(learner: Learner, forecast: Forecast, lag: Array, observed: Array, rul
     if learner.fresh < due:
         return learner
     factor = 0.5 ** (learner.fresh / rule.half_life)
-    return solve(learner._replace(statistics=statistics.decay(sums, factor)))
+    return solve(learner._replace(statistics=statistics.decay(sums, factor), fresh=0))
 
 
 def solve(learner: Learner) -> Learner:
     """The exact posterior from knowledge and statistics, with one EM step for the noise on the way."""
     known = learner.knowledge
-    before = posterior.prior(known.belief, known.phi)
+    before = posterior.prior(known.belief, known.phi, known.own_weight)
     weights = posterior.posterior(before, learner.statistics, learner.noise_var, known.own_weight)
-    noise_var = posterior.estimate_noise(learner.statistics, weights, known.noise_guess, known.noise_frames)
-    noise_var = np.maximum(noise_var, 1e-12)
+    noise_var = _noise(learner.statistics, weights, known.noise_guess, known.noise_frames)
     weights = posterior.posterior(before, learner.statistics, noise_var, known.own_weight)
-    return learner._replace(weights=weights, noise_var=noise_var, fresh=0)
+    return learner._replace(weights=weights, noise_var=noise_var)
 
 
 def own_noise(learner: Learner) -> Array:
     """Noise variance [Q] by this agent's own frames alone: what it tells the fleet, so that no guess is counted twice."""
-    return posterior.estimate_noise(learner.statistics, learner.weights, learner.noise_var, OWN_NOISE_FRAMES)
+    return _noise(learner.statistics, learner.weights, np.full(learner.channels, OWN_NOISE), OWN_NOISE_FRAMES)
 
 
 def inform(learner: Learner, new: Scaling, knowledge: Knowledge) -> Learner:
@@ -164,6 +167,13 @@ def rescale(learner: Learner, moments: Moments) -> Learner:
     if not (np.any(np.maximum(ratio, 1 / ratio) > RESCALE_RATIO) or np.any(moved > RESCALE_RATIO)):
         return learner
     return solve(_rescaled(learner, new))
+
+
+def _noise(sums: Statistics, weights: Weights, guess: Array, guess_frames: float) -> Array:
+    """Noise variance [Q], with a guess that is cut to what persistence leaves: the mean square step, guessed likewise."""
+    persistence = (sums.square + guess_frames * guess) / (sums.n + guess_frames)
+    estimate = posterior.estimate_noise(sums, weights, np.minimum(guess, persistence), guess_frames)
+    return np.maximum(estimate, LEAST_NOISE)
 
 
 def _rescaled(learner: Learner, new: Scaling) -> Learner:

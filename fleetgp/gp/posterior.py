@@ -13,7 +13,7 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.gp.aggregate import Belief
 from fleetgp.gp.statistics import Statistics
-from fleetgp.linalg import inverse
+from fleetgp.linalg import inverse, symmetric
 
 
 class Weights(NamedTuple):
@@ -30,11 +30,14 @@ class Law(NamedTuple):
     variance: Array
 
 
-def prior(belief: Belief, phi: Array) -> Weights:
-    """w = v + d before the agent's own data; belief: the fleet's, without this agent; phi [F]."""
+def prior(belief: Belief, phi: Array, own_weight: float = 1.0) -> Weights:
+    """w = v + d before the agent's own data; belief: the fleet's, without this agent; phi [F].
+
+    own_weight: 1/2 in a covariance intersection, where prior and data of the deviation count half alike.
+    """
     cov = inverse(belief.precision)
     mean = (cov @ belief.shift[..., None])[..., 0]
-    return Weights(mean, cov + np.diag(phi))
+    return Weights(mean, cov + np.diag(phi / own_weight))
 
 
 def posterior(before: Weights, statistics: Statistics, noise_var: Array, own_weight: float = 1.0) -> Weights:
@@ -49,22 +52,29 @@ def posterior(before: Weights, statistics: Statistics, noise_var: Array, own_wei
 def predict(weights: Weights, features: Array, noise_var: Array) -> Law:
     """Law of the next targets; features [F], noise_var [Q] of this frame."""
     spread = weights.cov @ features
-    return Law(weights.mean @ features, spread @ features + noise_var)
+    # what rank-one updates lose to rounding may not make a prediction surer than its noise
+    return Law(weights.mean @ features, np.maximum(spread @ features, 0.0) + noise_var)
 
 
 def learn(weights: Weights, features: Array, targets: Array, noise_var: Array, present: Array) -> Weights:
-    """Weights after one frame: rank-one, covariance form, O(Q F^2). targets [Q]; present [Q]: 1 = teach, 0 = leave."""
+    """Weights after one frame: rank-one, covariance form, O(Q F^2). targets [Q]; present [Q]: 1 = teach, 0 = leave.
+
+    A channel whose features are known so well that the variance of their sum is all rounding is left as it is: updates
+    made of rounding grow without bound. The next exact solution learns the frame all the same.
+    """
     spread = weights.cov @ features  # [Q, F]
-    variance = spread @ features + noise_var
-    gain = present[:, None] * spread / variance[:, None]
-    error = np.where(present > 0, targets - weights.mean @ features, 0.0)
+    known = spread @ features
+    reach = np.sqrt(np.maximum(np.diagonal(weights.cov, axis1=1, axis2=2), 0.0)) @ np.abs(features)
+    is_taught = (present > 0) & (known > len(features) * np.finfo(float).eps * reach**2)
+    gain = np.where(is_taught, 1.0 / (np.maximum(known, 0.0) + noise_var), 0.0)[:, None] * spread
+    error = np.where(is_taught, targets - weights.mean @ features, 0.0)
     mean = weights.mean + gain * error[:, None]
     cov = weights.cov - gain[:, :, None] * spread[:, None, :]
-    return Weights(mean, 0.5 * (cov + np.swapaxes(cov, -1, -2)))
+    return Weights(mean, symmetric(cov))
 
 
 def estimate_noise(statistics: Statistics, weights: Weights, guess: Array, guess_count: float) -> Array:
-    """One EM step for the noise variance [Q], with a guess worth guess_count frames.
+    """One EM step for the noise variance [Q], with a guess [Q] worth guess_count frames.
 
     E|y - F w|^2 summed over frames = square - 2 cross.w + w^T G w + tr(G cov).
     """

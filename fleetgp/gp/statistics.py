@@ -14,9 +14,10 @@ from fleetgp.arrays import Array
 
 
 class Statistics(NamedTuple):
-    """Weighted sums over frames, per channel.
+    """Sums over frames, per channel.
 
-    n [Q] sum of weights; square [Q] sum y^2; cross [Q, F] sum F y; gram [Q, F, F] sum F F^T.
+    n [Q] frames; square [Q] sum y^2; cross [Q, F] sum F y; gram [Q, F, F] sum F F^T, where a frame whose noise variance
+    is k times the channel's counts in n once and in the others with weight 1 / k.
     """
 
     n: Array
@@ -37,10 +38,11 @@ def empty(channels: int, features: int) -> Statistics:
 
 def observe(statistics: Statistics, features: Array, targets: Array, weights: Array) -> Statistics:
     """Statistics with one frame more; features [F], targets [Q], weights [Q] (0 = the channel is missing)."""
-    y = np.where(weights > 0, targets, 0.0)
+    is_seen = weights > 0
+    y = np.where(is_seen, targets, 0.0)
     outer = features[:, None] * features[None, :]
     return Statistics(
-        statistics.n + weights,
+        statistics.n + is_seen,
         statistics.square + weights * y * y,
         statistics.cross + (weights * y)[:, None] * features,
         statistics.gram + weights[:, None, None] * outer,

@@ -1,0 +1,112 @@
+"""The coordinator's sum: order, grouping, taking out, and the covariance intersection that may never claim too much."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from dense_fleet import condition, random_fleet
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fleetgp.gp import aggregate, message, posterior
+from fleetgp.gp.aggregate import Belief
+from fleetgp.gp.message import Term
+
+RARE = settings(max_examples=40, deadline=None, derandomize=True)
+SEED = st.integers(0, 10**6)
+
+
+def terms_of(seed: int, agents: int, channels: int, size: int) -> list[Term]:
+    streams, phi = random_fleet(seed, agents, channels, size)
+    return [message.summarise(s.statistics(), s.noise_var, phi) for s in streams]
+
+
+def assert_same(a: Belief, b: Belief, rtol: float) -> None:
+    for x, y in zip(a, b, strict=True):
+        np.testing.assert_allclose(x, y, rtol=0, atol=rtol * (1 + np.abs(y).max()))
+
+
+def test_a_fleet_of_nobody_knows_the_prior() -> None:
+    belief = aggregate.posterior([], 2, 3)
+    np.testing.assert_array_equal(belief.precision, [np.eye(3)] * 2)
+    np.testing.assert_array_equal(belief.shift, np.zeros((2, 3)))
+
+
+def test_the_order_of_agents_does_not_matter() -> None:
+    terms = terms_of(1, 4, 2, 3)
+    whole = aggregate.posterior(terms, 2, 3)
+    for order in permutations(terms):
+        # sums of four numbers in another order: last bits
+        assert_same(aggregate.posterior(order, 2, 3), whole, rtol=1e-13)
+
+
+@RARE
+@given(SEED, st.integers(1, 4), st.integers(1, 2), st.integers(1, 4), st.floats(0.001, 1.0))
+def test_taking_a_term_out_is_a_server_that_never_heard_the_agent(
+    seed: int, agents: int, channels: int, size: int, factor: float
+) -> None:
+    """At the ageing factor at which it is held; the fleet of one goes back to the prior."""
+    terms = terms_of(seed, agents, channels, size)
+    own = message.scaled(terms[0], factor)
+    without = aggregate.cavity(aggregate.posterior([own, *terms[1:]], channels, size), own)
+    # terms up to 1e5 are added and subtracted
+    assert_same(without, aggregate.posterior(terms[1:], channels, size), rtol=1e-10)
+
+
+def test_a_mean_in_the_published_posterior_is_weighted_by_precision() -> None:
+    """Two agents, one weight: the closed form of three Gaussians multiplied, prior included."""
+    terms = [Term(np.full((1, 1, 1), p), np.full((1, 1), p * m)) for p, m in ((3.0, 2.0), (6.0, -1.0))]
+    belief = aggregate.posterior(terms, 1, 1)
+    weights = posterior.prior(belief, np.zeros(1))
+    assert weights.cov.item() == pytest.approx(1 / (1 + 3 + 6))
+    assert weights.mean.item() == pytest.approx((0 * 1 + 2 * 3 - 1 * 6) / 10)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(SEED, st.integers(1, 4), st.integers(1, 4), st.floats(0.0, 1.0))
+def test_a_covariance_intersection_is_never_more_certain_than_the_exact_posterior(
+    seed: int, agents: int, size: int, held: float
+) -> None:
+    """In no direction of the agent's weights, however strong the others, however anisotropic the deviation.
+
+    ``held``: how much of the agent's own data the server's copy of its term knows: all of it, or an older part.
+    """
+    streams, phi = random_fleet(seed, agents, 1, size, most_frames=30)
+    own = streams[0].statistics()
+    known = message.summarise(type(own)(*(held * x for x in own)), streams[0].noise_var, phi)
+    others = [message.summarise(s.statistics(), s.noise_var, phi) for s in streams[1:]]
+    published = aggregate.posterior([known, *others], 1, size)
+    before = posterior.prior(aggregate.halved(published), phi, own_weight=0.5)
+    careful = posterior.posterior(before, own, streams[0].noise_var, own_weight=0.5).cov[0]
+    exact = condition(streams, phi, 0).weights(0)[1]
+    L = np.linalg.cholesky(exact)
+    ratios = np.linalg.eigvalsh(np.linalg.solve(L, np.linalg.solve(L, careful).T))
+    # variances up to 1e6 apart between directions cost the dense computation as many digits
+    assert ratios[0] >= 1 - 1e-8
+
+
+def test_a_covariance_intersection_of_two_silent_agents_is_the_prior() -> None:
+    belief = aggregate.prior(2, 3)
+    assert_same(aggregate.halved(belief), belief, rtol=0)
+
+
+def test_pooled_noise_is_the_geometric_mean_weighted_by_counts() -> None:
+    noise = aggregate.pooled_noise(np.array([[1.0, 4.0], [100.0, 4.0]]), np.array([[1.0, 7.0], [3.0, 2.0]]))
+    np.testing.assert_allclose(noise, [1.0 ** (1 / 4) * 100 ** (3 / 4), 4.0], rtol=1e-12)
+
+
+def test_pooled_noise_of_agents_that_saw_nothing_is_what_they_guess() -> None:
+    np.testing.assert_allclose(aggregate.pooled_noise(np.array([[1.0], [4.0]]), np.zeros((2, 1))), [2.0], rtol=1e-12)
+    ignored = aggregate.pooled_noise(np.array([[1.0], [4.0]]), np.array([[0.0], [5.0]]))
+    np.testing.assert_allclose(ignored, [4.0], rtol=1e-9)
+
+
+@RARE
+@given(SEED, st.floats(1e-6, 1e6))
+def test_pooled_noise_changes_units_with_its_channel(seed: int, ratio: float) -> None:
+    rng = np.random.default_rng(seed)
+    noise_vars, counts = 10 ** rng.uniform(-3, 3, (4, 2)), rng.integers(0, 50, (4, 2)).astype(float)
+    scaled = aggregate.pooled_noise(noise_vars * ratio, counts)
+    np.testing.assert_allclose(scaled, ratio * aggregate.pooled_noise(noise_vars, counts), rtol=1e-12)

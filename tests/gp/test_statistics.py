@@ -1,0 +1,114 @@
+"""Statistics are an algebra: any order, any grouping, any basis give those of all frames at once."""
+
+from __future__ import annotations
+
+from functools import reduce
+from random import Random
+
+import numpy as np
+from dense_fleet import Stream, random_stream
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fleetgp.gp import statistics
+from fleetgp.gp.statistics import Statistics
+
+RARE = settings(max_examples=40, deadline=None, derandomize=True)
+SEED = st.integers(0, 10**6)
+
+
+def dense(stream: Stream) -> Statistics:
+    """From matrices of all frames, channel by channel."""
+    n, square, cross, gram = [], [], [], []
+    for q in range(stream.Y.shape[1]):
+        seen = np.isfinite(stream.Y[:, q])
+        X, y, D = stream.X[seen], stream.Y[seen, q], np.diag(1.0 / stream.k[seen, q])
+        n.append(seen.sum())
+        square.append(y @ D @ y)
+        cross.append(X.T @ D @ y)
+        gram.append(X.T @ D @ X)
+    return Statistics(np.array(n, dtype=float), np.array(square), np.array(cross), np.array(gram))
+
+
+def assert_same(a: Statistics, b: Statistics, rtol: float = 1e-12) -> None:
+    for x, y in zip(a, b, strict=True):
+        # sums of terms of either sign: relative to the largest of them
+        np.testing.assert_allclose(x, y, rtol=rtol, atol=rtol * (1 + np.abs(y).max(initial=0)))
+
+
+@RARE
+@given(SEED, st.integers(0, 12), st.integers(1, 3), st.integers(1, 5))
+def test_frames_one_by_one_are_the_sums_over_all_frames(seed: int, frames: int, channels: int, size: int) -> None:
+    """n counts frames, whatever their weights; the sums carry the weights; missing channels add nothing."""
+    stream = random_stream(np.random.default_rng(seed), frames, channels, size)
+    assert_same(stream.statistics(), dense(stream))
+
+
+@RARE
+@given(SEED, st.lists(st.integers(0, 6), min_size=1, max_size=6), st.randoms(use_true_random=False))
+def test_merges_in_any_order_and_grouping_are_the_sums_over_all_frames(
+    seed: int, sizes: list[int], random: Random
+) -> None:
+    rng = np.random.default_rng(seed)
+    parts = [random_stream(rng, n, 2, 3) for n in sizes]
+    whole = Stream(*(np.concatenate([getattr(part, name) for part in parts]) for name in "XYk"), parts[0].noise_var)
+    sums = [part.statistics() for part in parts]
+    random.shuffle(sums)
+    while len(sums) > 1:
+        i = random.randrange(len(sums) - 1)
+        sums[i : i + 2] = [statistics.merge(sums[i], sums[i + 1])]
+    assert_same(sums[0], dense(whole))
+
+
+def test_nothing_is_neutral_to_the_last_bit() -> None:
+    some = random_stream(np.random.default_rng(1), 9, 2, 3).statistics()
+    for merged in (statistics.merge(some, statistics.empty(2, 3)), statistics.merge(statistics.empty(2, 3), some)):
+        for x, y in zip(merged, some, strict=True):
+            np.testing.assert_array_equal(x, y)
+
+
+@RARE
+@given(SEED, st.floats(0.01, 1.0), st.integers(1, 6))
+def test_forgetting_as_it_goes_weighs_each_frame_by_its_age(seed: int, factor: float, frames: int) -> None:
+    stream = random_stream(np.random.default_rng(seed), frames, 2, 3)
+    faded = statistics.empty(2, 3)
+    for t in range(frames):
+        one = Stream(stream.X[t : t + 1], stream.Y[t : t + 1], stream.k[t : t + 1], stream.noise_var)
+        faded = statistics.decay(statistics.merge(faded, one.statistics()), factor)
+    weights = factor ** np.arange(frames, 0, -1.0)
+    expected = dense(Stream(stream.X, stream.Y, stream.k / weights[:, None], stream.noise_var))
+    expected = expected._replace(n=(np.isfinite(stream.Y) * weights[:, None]).sum(axis=0))
+    assert_same(faded, expected)
+
+
+@RARE
+@given(SEED, st.floats(0.01, 1.0))
+def test_forgetting_goes_through_merging(seed: int, factor: float) -> None:
+    rng = np.random.default_rng(seed)
+    a, b = (random_stream(rng, 5, 2, 3).statistics() for _ in range(2))
+    merged = statistics.decay(statistics.merge(a, b), factor)
+    assert_same(merged, statistics.merge(statistics.decay(a, factor), statistics.decay(b, factor)))
+
+
+@RARE
+@given(SEED, st.integers(0, 9), st.integers(1, 3), st.integers(1, 4))
+def test_rebased_statistics_are_those_of_the_frames_on_the_new_basis(
+    seed: int, frames: int, channels: int, size: int
+) -> None:
+    """Any linear change of features (even to fewer) and of units of the targets."""
+    rng = np.random.default_rng(seed)
+    stream = random_stream(rng, frames, channels, size)
+    T = rng.standard_normal((int(rng.integers(1, size + 1)), size))
+    ratio = 10 ** rng.uniform(-2, 2, channels)
+    afresh = Stream(stream.X @ T.T, stream.Y * ratio, stream.k, stream.noise_var)
+    assert_same(statistics.rebase(stream.statistics(), T, ratio), dense(afresh), rtol=1e-10)
+
+
+def test_rebasing_goes_through_merging_and_chains() -> None:
+    rng = np.random.default_rng(5)
+    parts = [random_stream(rng, 6, 2, 3).statistics() for _ in range(4)]
+    T, U = rng.standard_normal((2, 3, 3))
+    r, s = 10 ** rng.uniform(-1, 1, (2, 2))
+    whole = statistics.rebase(reduce(statistics.merge, parts), U @ T, s * r)
+    pieces = [statistics.rebase(statistics.rebase(part, T, r), U, s) for part in parts]
+    assert_same(reduce(statistics.merge, pieces), whole, rtol=1e-10)

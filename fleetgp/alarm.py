@@ -1,8 +1,10 @@
 """From scores to alarms: one alarm an event, opened above a threshold, closed after calm.
 
 The threshold is the set base or, on a stream whose ordinary frames are odder than the law admits, half as much again as
-what 99.5 % of recent frames reach. Scores enter that memory clipped at the threshold, so that one long event cannot lift
-it out of sight, and a stream that alarms on more than 1 frame in 200 lifts it until it does not.
+what 99.8 % of remembered frames reach. Of an event only its first loud frame is remembered, and clipped at twice the
+threshold, so that an event, however loud, cannot lift the threshold out of sight of the next one; a stream that alarms
+more than about three times in 1000 frames lifts it until it does not. What stays loud for longer than LASTING frames is
+the new normal: from then on every frame is remembered, and calm is what is not loud.
 """
 
 from __future__ import annotations
@@ -14,17 +16,23 @@ import numpy as np
 from fleetgp.arrays import Array
 
 MEMORY = 1000
-QUANTILE = 0.995
+ENOUGH = 200
+QUANTILE = 0.998
 MARGIN = 1.5
+CLIP = 2.0
 EVERY = 16
 CALM_FRAMES = 5
 CALM_SHARE = 0.5
+LASTING = 250
 
 Change = Literal["none", "opened", "going", "closed"]
 
 
 class Alarm(NamedTuple):
-    """recent [MEMORY] clipped scores, oldest overwritten; seen: frames scored; calm: frames below since it was last loud."""
+    """recent [MEMORY] clipped scores, oldest overwritten; seen: frames remembered; frames: of the open event.
+
+    calm: frames of the open event since it was last loud, or half as loud while it has not lasted.
+    """
 
     recent: Array
     seen: int
@@ -40,18 +48,28 @@ def init(base: float) -> Alarm:
 
 def step(alarm: Alarm, score: float, base: float) -> tuple[Alarm, Change]:
     """After one scored frame: the new state, and whether an event opened, goes on, or closed with this frame."""
-    recent = alarm.recent.copy()
-    recent[alarm.seen % MEMORY] = min(score, alarm.threshold)
-    seen = alarm.seen + 1
+    alarm = alarm._replace(threshold=max(base, alarm.threshold))
     threshold = alarm.threshold
-    if seen % EVERY == 0 and seen >= 200:
+    is_loud = score > threshold
+    has_lasted = alarm.frames >= LASTING
+    if not is_loud or not alarm.is_open or has_lasted:
+        alarm = _remember(alarm, min(score, CLIP * threshold), base)
+    if not alarm.is_open:
+        return alarm._replace(is_open=is_loud, calm=0, frames=int(is_loud)), "opened" if is_loud else "none"
+    is_calm = score < (threshold if has_lasted else CALM_SHARE * threshold)
+    calm = alarm.calm + 1 if is_calm else 0
+    if calm >= CALM_FRAMES:
+        return alarm._replace(is_open=False, calm=0, frames=0), "closed"
+    return alarm._replace(calm=calm, frames=alarm.frames + 1), "going"
+
+
+def _remember(alarm: Alarm, score: float, base: float) -> Alarm:
+    """The score put into memory, and now and then a new threshold drawn from it."""
+    recent = alarm.recent.copy()
+    recent[alarm.seen % MEMORY] = score
+    seen, threshold = alarm.seen + 1, alarm.threshold
+    if seen >= ENOUGH and seen % EVERY == 0:
         kept = recent[: min(seen, MEMORY)]
         rank = int(QUANTILE * (len(kept) - 1))
         threshold = max(base, MARGIN * float(np.partition(kept, rank)[rank]))
-    if not alarm.is_open:
-        is_loud = score > alarm.threshold
-        return Alarm(recent, seen, threshold, is_loud, 0, int(is_loud)), "opened" if is_loud else "none"
-    calm = alarm.calm + 1 if score < CALM_SHARE * alarm.threshold else 0
-    if calm >= CALM_FRAMES:
-        return Alarm(recent, seen, threshold, False, 0, 0), "closed"
-    return Alarm(recent, seen, threshold, True, calm, alarm.frames + 1), "going"
+    return alarm._replace(recent=recent, seen=seen, threshold=threshold)

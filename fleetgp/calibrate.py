@@ -37,10 +37,10 @@ def init(channels: int) -> Calibration:
 
 
 def step(calibration: Calibration, z: Array) -> Calibration:
-    """After one frame; z [Q] standardised errors, NaN where nothing was observed. Alarmed frames seen too."""
+    """After one frame; z [Q] standardised errors, NaN where nothing was observed. Alarmed frames count too."""
     errors = calibration.errors.copy()
     seen, miscoverage, radius = (x.copy() for x in calibration[1:])
-    for q in np.flatnonzero(np.isfinite(z)):
+    for q in np.flatnonzero(~np.isnan(z)):
         size = abs(float(z[q]))
         missed = size > radius[q]
         miscoverage[q] = min(0.5, max(0.001, miscoverage[q] + STEP * (0.1 - missed)))

@@ -8,6 +8,8 @@ import numpy as np
 
 from fleetgp.arrays import Array
 
+LARGEST_ERROR = 1e150
+
 
 def log_chi_square_tail(x: float, dof: int) -> float:
     """log P(chi^2_dof >= x), in closed form and safe far out in the tail; x >= 0, dof >= 1.
@@ -33,22 +35,31 @@ def log_chi_square_tail(x: float, dof: int) -> float:
 
 def score(z: Array) -> float:
     """Score of standardised errors z [Q], NaN where nothing was observed; 0 when nothing was."""
-    seen = z[np.isfinite(z)]
+    seen = z[~np.isnan(z)]
     if not len(seen):
         return 0.0
-    total = float(np.sum(np.minimum(np.abs(seen), 1e150) ** 2))
+    total = float(np.sum(_squares(seen)))
     return max(0.0, -log_chi_square_tail(total, len(seen)) / math.log(10))
 
 
 def blame(z: Array, names: tuple[str, ...], least: float = 0.05) -> dict[str, float]:
-    """Share of each channel in the score, largest first; channels below ``least`` are left out and the rest sum to 1."""
-    square = np.where(np.isfinite(z), np.minimum(np.abs(np.nan_to_num(z)), 1e150) ** 2, 0.0)
+    """Share of each channel in the score, largest first; channels below ``least`` are left out and the rest sum to 1.
+
+    The oddest is always named, however evenly many share.
+    """
+    square = _squares(np.where(np.isnan(z), 0.0, z))
     total = float(square.sum())
     if total <= 0:
         return {}
-    shares = {name: float(part) / total for name, part in zip(names, square, strict=True) if part >= least * total}
+    bar = min(least * total, float(square.max()))
+    shares = {name: float(part) / total for name, part in zip(names, square, strict=True) if part >= bar}
     kept = sum(shares.values())
     return {name: part / kept for name, part in sorted(shares.items(), key=lambda item: -item[1])}
+
+
+def _squares(z: Array) -> Array:
+    """z^2, so far below the largest double that channels can be added; an infinite error is a very large one."""
+    return np.minimum(np.abs(z), LARGEST_ERROR) ** 2
 
 
 def _log_erfc(x: float) -> float:

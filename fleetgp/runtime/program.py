@@ -74,6 +74,20 @@ def broker_link(settings: Settings) -> Link:
     )
 
 
+class _LeftOut(Registry):
+    """A registry that shows what was left out, by reason, as it stands when the page is asked for."""
+
+    def __init__(self, counts: Counter[str]) -> None:
+        super().__init__()
+        self._counts = counts
+        self._shown = self.counter("left_out_total", "readings and messages left out, by reason", ("reason",))
+
+    def exposition(self) -> str:
+        for reason, number in list(self._counts.items()):
+            self._shown.set(number, reason=reason)
+        return super().exposition()
+
+
 class Program:
     """A running program. Made by ``Program(settings, plan)``, begun by ``start``, left by ``close``; one a process.
 
@@ -306,16 +320,8 @@ class Program:
         port = self.settings.whole("metrics.port")
         if not port:
             return None
-        registry = Registry()
-        labelled = registry.counter("left_out_total", "readings and messages left out, by reason", ("reason",))
-
-        def left_out() -> Mapping[str, float]:
-            for reason, number in list(self.counts.items()):
-                labelled.set(number, reason=reason)
-            return {}
-
+        registry = _LeftOut(self.counts)
         registry.watch("gauge", "a figure of this program", lambda: dict(self._figures))
-        registry.watch("counter", "", left_out)
         registry.watch("counter", "counted by the connection to the broker", self.session.counters)
         return MetricsPage(registry, self.settings.text("metrics.host"), port, trouble=self._trouble)
 

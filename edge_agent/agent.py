@@ -31,6 +31,8 @@ from fleetgp.wire.convert import from_triangles, to_array, to_tensor, to_triangl
 from fleetgp.wire.messages import Bootstrap, FleetModel, Summary
 
 REMEMBERED_SUMMARIES = 8
+# numbers of a model beyond which sums and products stop being finite
+LARGEST = 1e30
 
 
 def init(config: AgentConfig, at_ms: int) -> State:
@@ -133,10 +135,14 @@ def _read_model(state: State, model: FleetModel) -> tuple[Scaling, learning.Know
     new = Scaling(to_array(model.centre, (K,), "centre"), to_array(model.scale, (K,), "scale"))
     phi = to_array(model.deviation_scale, (F,), "deviation_scale")
     noise = to_array(model.noise_variance, (Q,), "noise_variance")
-    if not (np.all(new.scale > 0) and np.all(phi > 0) and np.all(noise > 0)):
-        raise PeerError("range", "a scale, deviation scale or noise variance is not positive")
     triangles = to_array(model.precision, (Q, F * (F + 1) // 2), "precision")
-    belief = aggregate.Belief(from_triangles(triangles, F), to_array(model.shift, (Q, F), "shift"))
+    shift = to_array(model.shift, (Q, F), "shift")
+    for positive in (new.scale, phi, noise):
+        if not np.all((positive >= 1 / LARGEST) & (positive <= LARGEST)):
+            raise PeerError("range", "a scale, deviation scale or noise variance is not positive or beyond all sense")
+    if not all(np.all(np.abs(numbers) <= LARGEST) for numbers in (new.centre, triangles, shift)):
+        raise PeerError("range", f"a number of the model is beyond {LARGEST:g}")
+    belief = aggregate.Belief(from_triangles(triangles, F), shift)
     sent = state.sent
     if state.learner is not None and (model.origin, model.basis) != (state.origin, state.basis):
         T, ratio = learning.basis_change(state.learner.scaling, new, Q, schema.lags)
@@ -144,6 +150,8 @@ def _read_model(state: State, model: FleetModel) -> tuple[Scaling, learning.Know
     own_weight = 1.0
     included = model.included.get(state.config.agent_id)
     if included is not None:
+        if not 0 < included.factor <= 1:
+            raise PeerError("range", f"a term is held at {included.factor:g} of its weight, not between 0 and 1")
         terms = {one.sequence: one.term for one in sent}
         if included.incarnation == state.incarnation and included.sequence in terms:
             belief = aggregate.cavity(belief, message.scaled(terms[included.sequence], included.factor))

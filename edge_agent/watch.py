@@ -62,14 +62,16 @@ def watch(state: State, frame: Frame) -> tuple[State, list[Effect]]:
         raise NotFinite("what is known gives no finite prediction")
     z = (values[:Q] - forecast.mean) / forecast.sd
     prediction = _prediction(state, frame, forecast, z)
-    state, seen, events = _judge(state, frame, z)
+    # the step to a channel's first reading is from a place nobody saw: it is neither odd nor worth learning
+    is_first = state.moments.n[:Q] == 0
+    state, seen, events = _judge(state, frame, np.where(is_first, np.nan, z))
     is_alarmed = state.event is not None
     prediction = msgspec.structs.replace(prediction, is_alarmed=is_alarmed, score=seen.score)
     is_observed = bool(np.any(np.isfinite(z)))
     if is_observed:
         effects.append(Publish("predictions", prediction))
     effects += events
-    taught = np.where(seen.is_taught, values[:Q], np.nan)
+    taught = np.where(seen.is_taught & ~is_first, values[:Q], np.nan)
     learner = learning.learn(known, forecast, state.lags[0], taught, state.config.forgetting)
     moments = state.moments
     if seen.is_taught:

@@ -1,0 +1,389 @@
+"""An agent in a fleet: what it takes in, what of its own it takes out again, what it refuses, and what it tells."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from agent_streams import (
+    START,
+    TICK,
+    TWO,
+    Hub,
+    ar_rows,
+    config,
+    counts,
+    feed,
+    fresh,
+    predictions,
+    readings,
+    run,
+    tell,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coordinator import rounds
+from coordinator import state as coordination
+from edge_agent import agent
+from edge_agent.state import ModelArrived, Publish, RoundOpened, State
+from fleetgp import features
+from fleetgp.arrays import Array
+from fleetgp.gp.aggregate import Belief
+from fleetgp.schema import Channel, Schema
+from fleetgp.wire import codec
+from fleetgp.wire.convert import from_triangles, to_array, to_tensor
+from fleetgp.wire.freeze import freeze
+from fleetgp.wire.messages import FleetModel, Included, Summary, Tensor
+
+MODEST = settings(max_examples=60, deadline=None, derandomize=True)
+NAMES = ("left", "middle", "right")
+F = features.size(2, 2, 0)
+
+
+def streams(count: int = 3000, sd: float = 1.0, seed: int = 0) -> dict[str, Iterator[Array]]:
+    return {name: ar_rows(seed + k, count, level=(20.0 + k, 5.0 - k), sd=sd) for k, name in enumerate(NAMES)}
+
+
+def hub_of(count: int, frames: int = 60, **settings: float) -> Hub:
+    """A fleet after so many rounds, each after so many frames."""
+    hub = Hub(TWO, NAMES, **settings)
+    rows = streams()
+    for _ in range(count):
+        hub.read(rows, frames)
+        hub.round()
+    return hub
+
+
+def belief_of(model: FleetModel) -> Belief:
+    triangles = to_array(model.precision, (2, F * (F + 1) // 2), "precision")
+    return Belief(from_triangles(triangles, F), to_array(model.shift, (2, F), "shift"))
+
+
+def knowledge(state: State) -> Belief:
+    assert state.learner is not None
+    return state.learner.knowledge.belief
+
+
+def assert_same(found: Belief, expected: Belief) -> None:
+    """To 1e-10 of the largest number: what adding and subtracting terms of that size costs in rounding, times a few."""
+    size = float(np.abs(expected.precision).max())
+    np.testing.assert_allclose(found.precision, expected.precision, atol=1e-10 * size, rtol=0)
+    np.testing.assert_allclose(
+        found.shift, expected.shift, atol=1e-10 * max(size, np.abs(expected.shift).max()), rtol=0
+    )
+
+
+def without(hub: Hub, before: coordination.State, name: str) -> Belief:
+    """What a coordinator publishes that was told the same in the last round, but for one agent's summary."""
+    heard = [message for message in hub.heard if message[:2] != ("summary", name)]
+    _, effects = tell(before, heard, START + hub.tick * TICK)
+    (payload,) = [effect.payload for effect in effects if isinstance(effect, coordination.PublishModel)]
+    return belief_of(codec.decode(payload, FleetModel))
+
+
+def test_an_agents_own_part_is_taken_out_exactly() -> None:
+    """After a round the knowledge of each agent is the model that a coordinator without its summary would publish."""
+    hub = hub_of(1)  # the first round gives the basis, the second the first terms
+    before = hub.coordinator
+    hub.read(streams(seed=7), 60)
+    # the second round, played by hand up to its closing, so that it can be closed twice
+    model = hub.round()
+    assert model is not None
+    assert set(model.included) == set(NAMES)
+    opened, _ = rounds.step(before, coordination.Tick(START + hub.tick * TICK))
+    for name in NAMES:
+        assert_same(knowledge(hub.agents[name]), without(hub, opened, name))
+
+
+def test_two_agents_alone_know_of_each_other_only_what_the_other_said() -> None:
+    """With one other agent, the knowledge is the prior and the other's own term, whatever was added on the way."""
+    hub = Hub(TWO, NAMES[:2])
+    rows = streams()
+    for _ in range(3):
+        hub.read({name: rows[name] for name in NAMES[:2]}, 60)
+        hub.round()
+    said = {name: codec.decode(payload, Summary) for kind, name, payload in hub.heard if kind == "summary"}
+    for name, other in (NAMES[:2], NAMES[1::-1]):
+        triangles = to_array(said[other].precision, (2, F * (F + 1) // 2), "precision")
+        expected = Belief(np.eye(F) + from_triangles(triangles, F), to_array(said[other].shift, (2, F), "shift"))
+        assert_same(knowledge(hub.agents[name]), expected)
+
+
+def test_an_aged_term_is_taken_out_at_its_age() -> None:
+    """An agent that missed rounds is still inside at a factor; it takes out that much, no more and no less."""
+    hub = hub_of(3, half_life_rounds=2.0)
+    rows = streams(seed=3)
+    hub.away = {"left"}
+    for _ in range(3):
+        hub.read({name: rows[name] for name in NAMES[1:]}, 30)
+        model = hub.round()
+    assert model is not None
+    assert model.included["left"].factor == pytest.approx(0.5**1.5)
+    state, effects = agent.step(hub.agents["left"], ModelArrived(START, hub.model))
+    assert counts(effects) == {}
+    own = next(one for one in state.sent if one.sequence == model.included["left"].sequence).term
+    whole = belief_of(model)
+    factor = model.included["left"].factor
+    assert_same(knowledge(state), Belief(whole.precision - factor * own.precision, whole.shift - factor * own.shift))
+    # and what is left is a belief: the prior's identity and a sum of other agents' terms
+    assert np.linalg.eigvalsh(knowledge(state).precision).min() > 1 - 1e-9
+
+
+def test_an_agents_own_part_is_taken_out_after_a_change_of_basis() -> None:
+    """The fleet's scale moves threefold: terms are carried over on both sides, and the difference is still a belief."""
+    hub = hub_of(2, frames=30)
+    wide = streams(sd=4.0, seed=9)
+    bases = set()
+    for _ in range(8):
+        hub.read(wide, 60)
+        model = hub.round()
+        assert model is not None
+        bases.add(model.basis)
+        for name in NAMES:
+            state = hub.agents[name]
+            assert state.basis == model.basis
+            assert model.included[name].sequence in {one.sequence for one in state.sent}
+            assert state.learner is not None
+            assert state.learner.knowledge.own_weight == 1.0
+            # the prior's identity and other agents' terms: nothing below 1 but rounding of rebased sums
+            assert np.linalg.eigvalsh(knowledge(state).precision).min() > 1 - 1e-8
+    assert len(bases) >= 2
+
+
+def test_an_agent_that_does_not_know_what_it_sent_counts_nothing_twice() -> None:
+    """Covariance intersection: half of all terms, the prior whole, and its own data at half weight."""
+    hub = hub_of(3)
+    model = codec.decode(hub.model, FleetModel)
+    whole = belief_of(model)
+    later = msgspec.structs.replace(model, round=model.round + 1)
+    forgetful = msgspec.structs.replace(hub.agents["left"], sent=())
+    reborn = msgspec.structs.replace(hub.agents["left"], incarnation=hub.agents["left"].incarnation + 1)
+    for state in (forgetful, reborn):
+        after, effects = agent.step(state, ModelArrived(START, codec.encode(later)))
+        assert effects == []
+        assert after.learner is not None
+        assert after.learner.knowledge.own_weight == 0.5
+        expected = Belief(np.eye(F) + (whole.precision - np.eye(F)) / 2, whole.shift / 2)
+        assert_same(knowledge(after), expected)
+
+
+def test_an_agent_the_model_does_not_hold_takes_it_whole() -> None:
+    hub = hub_of(3)
+    state, effects = agent.step(fresh(agent_id="new"), ModelArrived(START, hub.model))
+    assert effects == []
+    assert_same(knowledge(state), belief_of(codec.decode(hub.model, FleetModel)))
+    assert state.learner is not None
+    assert state.learner.knowledge.own_weight == 1.0
+
+
+def test_with_the_fleets_model_the_very_first_frame_is_predicted() -> None:
+    """A new agent knows scale, noise and dynamics before its first reading; from its second on it is sharp."""
+    hub = hub_of(6)
+    state, _ = agent.step(fresh(agent_id="new"), ModelArrived(START, hub.model))
+    rows = list(ar_rows(77, 40, level=(23.0, 3.0)))
+    _, effects = feed(state, rows)
+    made = predictions(effects)
+    assert [p.sequence for p in made] == list(range(40))
+    first, second = made[0].channels["a"], made[1].channels["a"]
+    assert first.low < 23.0 < first.high
+    assert second.high - second.low < 5.0  # innovations have sd 1: a 90 % band of 3.3 where all is known
+    assert second.high - second.low < 0.5 * (first.high - first.low)
+    _, alone = feed(fresh(agent_id="new"), rows)
+    width = predictions(alone)[0].channels["a"]
+    assert second.high - second.low < 0.5 * (width.high - width.low)
+    assert not any(p.is_alarmed for p in made)
+
+
+def test_the_same_model_again_changes_nothing() -> None:
+    """A broker sends its retained message after every reconnection."""
+    hub = hub_of(3)
+    state = hub.agents["left"]
+    again, effects = agent.step(state, ModelArrived(START + 10**9, hub.model))
+    assert again is state
+    assert effects == []
+
+
+def test_an_old_model_that_comes_late_does_no_harm() -> None:
+    """What it holds of the agent is still known, so nothing is counted twice; the next model puts all in order."""
+    hub = hub_of(2)
+    old = hub.model
+    rows = streams(seed=20)
+    for _ in range(2):
+        hub.read(rows, 60)
+        hub.round()
+    state, effects = agent.step(hub.agents["left"], ModelArrived(START, old))
+    assert effects == []
+    assert state.learner is not None
+    assert state.learner.knowledge.own_weight == 1.0
+    assert np.linalg.eigvalsh(knowledge(state).precision).min() > 1 - 1e-9
+    back, _ = agent.step(state, ModelArrived(START, hub.model))
+    assert_same(knowledge(back), knowledge(hub.agents["left"]))
+
+
+def test_rounds_opened_again_and_again_do_no_harm() -> None:
+    """Stale notices make the agent speak more often; what it sent is remembered and taken out as ever."""
+    hub = hub_of(2)
+    for number in (1, 2, 2, 1):
+        for effect in hub.give("left", RoundOpened(START, number)):
+            assert isinstance(effect, Publish)
+    hub.read(streams(seed=5), 40)
+    hub.round()
+    state = hub.agents["left"]
+    assert state.learner is not None
+    assert state.learner.knowledge.own_weight == 1.0
+    assert np.linalg.eigvalsh(knowledge(state).precision).min() > 1 - 1e-9
+
+
+def test_a_round_before_any_reading_is_answered_with_silence() -> None:
+    state = fresh()
+    assert agent.step(state, RoundOpened(START, 1)) == (state, [])
+
+
+def test_moments_are_told_again_when_readings_have_doubled() -> None:
+    told = []
+    state = fresh()
+    for tick, row in enumerate(ar_rows(1, 130)):
+        state, _ = run(state, [readings(tick, row)])
+        state, effects = agent.step(state, RoundOpened(START, tick + 1))
+        told += [tick + 1 for e in effects if isinstance(e, Publish) and e.kind == "bootstrap"]
+    assert told == [2, 4, 8, 16, 32, 64, 128]
+
+
+def test_summaries_are_told_once_there_is_a_basis_each_with_a_number_of_its_own() -> None:
+    hub = hub_of(4)
+    numbers = []
+    for _ in range(3):
+        _, effects = agent.step(hub.agents["left"], RoundOpened(START, 9))
+        hub.agents["left"], _ = agent.step(hub.agents["left"], RoundOpened(START, 9))
+        (summary,) = [e.message for e in effects if isinstance(e, Publish) and isinstance(e.message, Summary)]
+        assert (summary.basis, summary.agent, summary.origin) == (1, "left", hub.coordinator.origin)
+        numbers.append(summary.sequence)
+    assert numbers == sorted(set(numbers))
+
+
+def test_a_coordinator_that_lost_its_memory_has_a_model_again_within_two_rounds() -> None:
+    """Agents that have read for long tell their moments at once, not when their readings have doubled."""
+    hub = hub_of(5, frames=100)
+    old = hub.coordinator.origin
+    hub.coordinator = hub.new_coordinator()
+    hub.model = b""
+    rows = streams(seed=30)
+    for _ in range(2):
+        hub.read(rows, 5)
+        model = hub.round()
+    assert model is not None
+    assert model.origin != old
+    assert set(model.included) == set(NAMES)
+    for name in NAMES:
+        assert hub.agents[name].origin == model.origin
+        assert np.linalg.eigvalsh(knowledge(hub.agents[name]).precision).min() > 1 - 1e-9
+
+
+@pytest.fixture(scope="module")
+def late_hub() -> Hub:
+    return hub_of(3)
+
+
+def raw(*numbers: float) -> Tensor:
+    return Tensor(shape=(len(numbers),), data=struct.pack(f"<{len(numbers)}d", *numbers))
+
+
+def spoilt(model: FleetModel) -> dict[str, FleetModel]:
+    other = Schema(channels=(Channel(name="a"), Channel(name="c")))
+    triangles = to_array(model.precision, (2, F * (F + 1) // 2), "precision")
+    replace: Any = msgspec.structs.replace
+    return {
+        "another schema": replace(model, schema=other),
+        "another interval": replace(model, schema=msgspec.structs.replace(model.schema, interval_s=2.0)),
+        "a scale of nothing": replace(model, scale=raw(1.0, 0.0)),
+        "a negative scale": replace(model, scale=raw(1.0, -1.0)),
+        "a centre that is no number": replace(model, centre=raw(1.0, float("nan"))),
+        "an infinite noise": replace(model, noise_variance=raw(1.0, float("inf"))),
+        "no noise": replace(model, noise_variance=raw(1.0, 0.0)),
+        "no deviation": replace(model, deviation_scale=raw(*[0.0] * F)),
+        "too few numbers": replace(model, deviation_scale=raw(1.0)),
+        "a shape that lies": replace(model, shift=Tensor(shape=(2, F), data=b"12345678")),
+        "a precision that is no number": replace(
+            model, precision=Tensor(shape=triangles.shape, data=b"\xff" * 8 * triangles.size)
+        ),
+        "a negative precision": replace(model, precision=to_tensor(-triangles)),
+        "an indefinite precision": replace(model, precision=to_tensor(triangles * np.array([[1.0], [0.0]]))),
+        "numbers beyond all sense": replace(model, precision=to_tensor(1e300 * triangles)),
+        "a scale beyond all sense": replace(model, scale=raw(1e-300, 1e-300)),
+        "a centre beyond all sense": replace(model, centre=raw(1e300, 1e300)),
+        "more of the agent than it sent": replace(
+            model,
+            included={
+                n: Included(incarnation=i.incarnation, sequence=i.sequence, factor=1e9)
+                for n, i in model.included.items()
+            },
+        ),
+    }
+
+
+def check_harmless(state: State, payload: bytes, row: list[float]) -> None:
+    """A model that was refused leaves the agent as it was and is counted once; one that was taken predicts numbers."""
+    after, effects = agent.step(state, ModelArrived(START, payload))
+    if after is not state:
+        assert effects == []
+        _, effects = run(after, [readings(10_000, row), readings(10_001, row)])
+        for effect in effects:
+            if isinstance(effect, Publish):
+                codec.encode(effect.message)
+        return
+    assert sum(counts(effects).values()) <= 1
+    assert all(reason.startswith("model_") or reason == "numerical" for reason in counts(effects))
+
+
+@pytest.mark.parametrize("which", list(spoilt(codec.decode(hub_of(3).model, FleetModel))))
+def test_a_model_that_is_wrong_is_counted_and_ignored(late_hub: Hub, which: str) -> None:
+    good = codec.decode(late_hub.model, FleetModel)
+    wrong = msgspec.structs.replace(spoilt(good)[which], round=good.round + 1)
+    payload = msgspec.msgpack.encode(wrong)  # past our own checks: as a foreign program would send it
+    for state in (late_hub.agents["left"], fresh(agent_id="new")):
+        frozen = freeze(state)
+        after, effects = agent.step(state, ModelArrived(START, payload))
+        is_taken = which == "more of the agent than it sent" and not state.sent  # nothing of it is inside
+        if not is_taken:
+            assert sum(counts(effects).values()) == 1
+            assert after is state
+        assert freeze(state) == frozen
+        check_harmless(state, payload, [20.0, 5.0])
+
+
+@MODEST
+@given(st.data())
+def test_a_model_with_bytes_changed_or_cut_never_breaks_an_agent(late_hub: Hub, data: st.DataObject) -> None:
+    payload = bytearray(late_hub.model)
+    for _ in range(data.draw(st.integers(1, 4))):
+        payload[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.one_of(st.just(len(payload)), st.integers(0, len(payload))))
+    check_harmless(late_hub.agents["left"], bytes(payload[:cut]), [20.0, 5.0])
+    check_harmless(fresh(agent_id="new"), bytes(payload[:cut]), [20.0, 5.0])
+
+
+def test_sixty_four_channels_learn_and_answer_a_round() -> None:
+    """As many channels as a schema may have, through basis, summary and model and back to predictions."""
+    wide = Schema(channels=tuple(Channel(name=f"c{i}") for i in range(64)), lags=1)
+    hub = Hub(wide, ["wide"])
+    rows = {"wide": ar_rows(1, 100, level=tuple(np.linspace(-50, 50, 64)))}
+    for _ in range(2):
+        hub.read(rows, 25)
+        model = hub.round()
+    assert model is not None
+    assert "wide" in model.included
+    _, effects = feed(hub.agents["wide"], list(rows["wide"])[:2], hub.tick)
+    assert [len(prediction.channels) for prediction in predictions(effects)] == [64, 64]
+
+
+def test_an_agent_of_another_name_shares_nothing_but_the_fleet() -> None:
+    """Two agents with the same readings and different names do exactly the same."""
+    rows = list(ar_rows(5, 60))
+    left, _ = feed(agent.init(config(agent_id="left"), START), rows)
+    right, _ = feed(agent.init(config(agent_id="right"), START), rows)
+    assert freeze(msgspec.structs.replace(left, config=right.config)) == freeze(right)

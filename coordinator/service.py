@@ -9,7 +9,17 @@ import msgspec
 from coordinator import rounds
 from coordinator.config import coordinator_config
 from coordinator.journal import Journal
-from coordinator.state import BootstrapArrived, Count, Effect, Event, PublishModel, PublishRound, SummaryArrived, Tick
+from coordinator.state import (
+    BootstrapArrived,
+    Count,
+    Effect,
+    Event,
+    PublishModel,
+    PublishRound,
+    State,
+    SummaryArrived,
+    Tick,
+)
 from fleetgp.runtime.mqtt import Incoming
 from fleetgp.runtime.program import Plan, Program
 from fleetgp.runtime.settings import Settings
@@ -35,7 +45,8 @@ class Coordinator:
         config = coordinator_config(settings)
         self.journal = Journal(self.program.folder / "journal.sqlite")
         fresh = rounds.init(config, self.program.started_ms)
-        state = self.journal.load(fresh, rounds.step)
+        self.owed: list[Effect] = []
+        state = self.journal.load(fresh, self._again)
         self.state = msgspec.structs.replace(state, config=config)
         if self.state.round:
             self.program.log.info("took up where it was left", round=self.state.round, agents=len(self.state.answers))
@@ -47,15 +58,24 @@ class Coordinator:
     def run(self) -> None:
         """Work until stopped. Raises ServiceError when another coordinator of the fleet is there."""
         program = self.program
+        self._announce()
         with ExitStack() as ending:
             ending.callback(program.close)
             ending.callback(self.journal.close)
             program.start()
+            for effect in self.owed:
+                self._perform(effect)
             while not program.is_stopping:
                 self._handle(program.session.receive(BATCH, WAIT_S))
                 self._tick()
                 program.report_health(self._figures)
                 self._announce()
+
+    def _again(self, state: State, event: Event) -> tuple[State, list[Effect]]:
+        """Replay an event. What followed from the last one may not have been said before the end: it is said again."""
+        state, effects = rounds.step(state, event)
+        self.owed = [effect for effect in effects if not isinstance(effect, Count)]
+        return state, effects
 
     def _announce(self) -> None:
         state = self.state

@@ -25,8 +25,9 @@ from fleetgp.wire import topics
 
 NAME = "bridge"
 MAINTAIN_S = 5.0
+WAIT_S = 0.25  # how late a stop is noticed at most
 DRAIN_S = 1.0  # at the end, for what came in already
-SHORT_LIFE_S = 10.0  # a broker of ours that ends sooner will not do better the next time
+SHORT_LIFE_S = 5.0  # a broker of ours that ends sooner will not do better the next time
 
 
 def store_path(settings: Settings) -> Path:
@@ -104,11 +105,14 @@ class Bridge:
         """Messages of up to batch_s seconds, or as many as one batch may hold."""
         most = self.settings.whole("bridge.batch_rows")
         wait_s = self.settings.number("bridge.batch_s")
-        first = self.program.session.receive(most, wait_s)
+        found = self.program.session.receive(most, min(wait_s, WAIT_S))
         end_s = self.program.clock.monotonic_s() + wait_s
-        while first and len(first) < most and (left_s := end_s - self.program.clock.monotonic_s()) > 0:
-            first += self.program.session.receive(most - len(first), left_s)
-        return first
+        while found and len(found) < most and not self.program.is_stopping:
+            left_s = end_s - self.program.clock.monotonic_s()
+            if left_s <= 0:
+                break
+            found += self.program.session.receive(most - len(found), min(left_s, WAIT_S))
+        return found
 
     def _store(self, messages: list[Incoming]) -> bool:
         """False where the store refuses until the end: nothing is acknowledged, so the broker brings it again."""

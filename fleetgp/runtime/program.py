@@ -115,7 +115,6 @@ class Program:
         stop_on_signals(self._stopping)
         self._is_said = False
         self._has_rival = False
-        self._echo_on = 0  # the connection on which our own status has come back
         self._figures: Mapping[str, float] = {}
         self._next_health_s = 0.0
         folder = plan.role if plan.role != "agent" else f"agent-{plan.name}"
@@ -219,11 +218,12 @@ class Program:
         return True
 
     def check_rival(self, message: Incoming) -> None:
-        """Two programs under one name: the one that came later leaves (ServiceError), the earlier says again who it is.
+        """Two programs under one name: the one that started first tells the other to leave, which then does (ServiceError).
 
-        A retained status is no proof of life, nor is one that the broker kept for us while we were away: both come before
-        our own birth has come back to us on the same connection. A live one that says offline (the will of a connection
-        that died a while ago, a rival's farewell) is not true while we are here, and is put right.
+        The order names the other's instance, which is new at every start. So it cannot be mistaken for something that the
+        broker kept or brings again from an earlier time, and a rival that is gone tells nobody anything. A status that
+        says offline (the will of a connection that died a while ago, a rival's farewell) is not true while we are here,
+        and is put right.
         """
         if message.is_retained or not message.payload:
             return
@@ -232,24 +232,22 @@ class Program:
         except PeerError as err:
             self.count(f"status_{err.code}", detail=err.detail)
             return
-        if other.is_online and other.instance == self.instance:
-            self._echo_on = message.generation
-            return
-        if message.generation != self._echo_on:
-            return
         if not other.is_online:
             self.log.info("presence_restored", was=other.state)
             self._publish_status()
+        elif other.instance in ("", self.instance):
             return
-        if (other.started_ms, other.instance) < (self.started_ms, self.instance):
+        elif self.instance in other.note:
             self._has_rival = True
             raise ServiceError(
                 f"another {self.plan.role} called {self.plan.name!r} is running already"
                 f"{f' on {other.host}' if other.host else ''}; stop it, or give this one another name"
             )
-        self.counts["rivals"] += 1
-        self.log.warning(f"another {self.plan.role} of this name has started; it is told to leave", host=other.host)
-        self._publish_status()
+        elif (self.started_ms, self.instance) < (other.started_ms, other.instance):
+            self.counts["rivals"] += 1
+            self.log.warning(f"another {self.plan.role} of this name has started; it is told to leave", host=other.host)
+            where = f" on {other.host}" if other.host else ""
+            self.announce(note=f"another {self.plan.role} of this name, {other.instance}{where}, was told to leave")
 
     def close(self) -> None:
         """Say goodbye, unless an earlier rival holds the name, and let go of everything."""

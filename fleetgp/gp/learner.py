@@ -24,6 +24,7 @@ OWN_NOISE_FRAMES = 1.0
 FLEET_NOISE_FRAMES = 20.0
 # a noise below 1e-4 of a channel's scale: sums over frames divided by less would drown the weights' prior in rounding
 LEAST_NOISE = 1e-8
+MOST_SD = 30.0
 RESCALE_RATIO = 1.25
 # an own basis is looked at after every frame up to the first count, whenever frames have doubled up to the second
 RESCALE_OFTEN = 64
@@ -120,13 +121,19 @@ def foresee(learner: Learner, inputs: Inputs) -> Forecast:
 
 
 def learn(learner: Learner, forecast: Forecast, lag: Array, observed: Array, rule: Forgetting) -> Learner:
-    """After one frame: lag [Q] the lag 1 it was foreseen from, observed [Q] (NaN = missing or not to be learnt)."""
+    """After one frame: lag [Q] the lag 1 it was foreseen from, observed [Q] (NaN = missing or not to be learnt).
+
+    A reading further than MOST_SD from what was foreseen counts as noisy as brings it there, so that one glitch, learnt
+    because nothing was known that would tell it from a reading, does not outweigh all that follow.
+    """
     present = np.isfinite(observed).astype(float)
     target = np.where(present > 0, observed - lag, 0.0) / learner.scaling.scale[: learner.channels]
-    noise_var = forecast.noise_var / learner.knowledge.own_weight
-    weights = posterior.learn(learner.weights, forecast.features, target, noise_var, present)
+    distance = np.abs(np.where(present > 0, observed - forecast.mean, 0.0)) / forecast.sd
+    noise_var = forecast.noise_var * np.maximum(distance / MOST_SD, 1.0) ** 2
+    own_noise_var = noise_var / learner.knowledge.own_weight
+    weights = posterior.learn(learner.weights, forecast.features, target, own_noise_var, present)
     # an aged lag is noisier by its age: the same factor that its noise carries
-    share = present * learner.noise_var / forecast.noise_var
+    share = present * learner.noise_var / noise_var
     sums = statistics.observe(learner.statistics, forecast.features, target, share)
     learner = learner._replace(statistics=sums, weights=weights, frames=learner.frames + 1, fresh=learner.fresh + 1)
     due = min(rule.refresh, max(1, learner.frames // 4))
@@ -170,8 +177,8 @@ def rescale(learner: Learner, moments: Moments) -> Learner:
 
 
 def _noise(sums: Statistics, weights: Weights, guess: Array, guess_frames: float) -> Array:
-    """Noise variance [Q], with a guess that is cut to what persistence leaves: the mean square step, guessed likewise."""
-    persistence = (sums.square + guess_frames * guess) / (sums.n + guess_frames)
+    """Noise variance [Q], with a guess that is cut to what persistence leaves: the mean square step, 1 at first."""
+    persistence = (sums.square + OWN_NOISE * OWN_NOISE_FRAMES) / (sums.n + OWN_NOISE_FRAMES)
     estimate = posterior.estimate_noise(sums, weights, np.minimum(guess, persistence), guess_frames)
     return np.maximum(estimate, LEAST_NOISE)
 

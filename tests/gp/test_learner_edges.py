@@ -1,0 +1,220 @@
+"""Streams that break learners: constant, repeated, missing, absurd, or hardly there. Finite and sensible, every one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from drive_learner import Run, drive
+
+from fleetgp import features, scaling
+from fleetgp.gp import aggregate, message, posterior
+from fleetgp.gp import learner as learning
+from fleetgp.gp.learner import Forgetting, Inputs, Knowledge, Learner
+from fleetgp.scaling import Scaling
+
+FRAMES = 400
+
+
+def noise(seed: int, channels: int = 1, frames: int = FRAMES) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((frames, channels))
+
+
+def assert_sound(run: Run) -> None:
+    """Every forecast a number, every spread positive, every matrix a covariance, the summary fit to be sent."""
+    assert np.all(np.isfinite(run.mean))
+    assert np.all(np.isfinite(run.sd))
+    assert np.all(run.sd > 0)
+    learner = run.learner
+    assert np.all(np.isfinite(learner.weights.mean))
+    scale = np.sqrt(np.diagonal(learner.weights.cov, axis1=1, axis2=2))
+    assert np.all(scale > 0)
+    correlation = learner.weights.cov / scale[:, :, None] / scale[:, None, :]
+    # rank-one updates on top of the last exact solution may lose a few last bits
+    assert np.linalg.eigvalsh(correlation).min() > -1e-9
+    term = message.summarise(learner.statistics, learner.noise_var, learner.knowledge.phi)
+    eigenvalues = np.linalg.eigvalsh(term.precision)
+    assert np.all(eigenvalues[:, 0] >= -1e-9 * np.maximum(eigenvalues[:, -1], 1.0))
+    assert np.all(np.isfinite(term.shift))
+
+
+@pytest.mark.parametrize("value", [0.0, 20.0, -1e-3, 1e9, -1e15, 1e-300])
+def test_a_constant_channel_is_foreseen_exactly_and_never_odd(value: float) -> None:
+    run = drive(np.full((FRAMES, 1), value))
+    assert_sound(run)
+    np.testing.assert_allclose(run.mean[-100:], value, rtol=1e-9)
+    assert np.abs(run.z).max() < 1
+
+
+def test_a_constant_channel_beside_a_moving_one_disturbs_neither() -> None:
+    moving = 20 + noise(1)
+    run, alone = drive(np.column_stack((moving, np.full(FRAMES, 5.0)))), drive(moving)
+    assert_sound(run)
+    np.testing.assert_allclose(run.mean[100:, 1], 5.0, rtol=1e-3)
+    # its constant lag is a feature of zeros
+    np.testing.assert_allclose(run.z[:, 0], alone.z[:, 0], rtol=1e-6, atol=1e-6)
+
+
+def test_a_constant_channel_that_moves_at_last_is_odd_once_and_then_followed() -> None:
+    series = np.full((FRAMES, 1), 20.0)
+    series[300:] = 35.0
+    run = drive(series)
+    assert_sound(run)
+    assert abs(run.z[299, 0]) > 5
+    np.testing.assert_allclose(run.mean[310:], 35.0, atol=0.5)
+
+
+def test_a_constant_input_tells_nothing_and_costs_nothing() -> None:
+    series = noise(2)
+    run = drive(series, covariates=np.full((FRAMES, 1), 3.0))
+    assert_sound(run)
+    np.testing.assert_allclose(run.z, drive(series).z, rtol=1e-8, atol=1e-8)
+
+
+def test_inputs_that_repeat_each_other_are_learnt_as_one() -> None:
+    """The same channel thrice: no singular matrix, three equal forecasts, as good as alone."""
+    series = 50 + np.cumsum(noise(3), axis=0) * 0.1
+    run, alone = drive(np.repeat(series, 3, axis=1)), drive(series)
+    assert_sound(run)
+    np.testing.assert_allclose(run.mean[:, 1], run.mean[:, 0], rtol=1e-9)
+    error, single = (np.sqrt(np.mean((series[101:, 0] - one.mean[100:, 0]) ** 2)) for one in (run, alone))
+    assert error < 1.02 * single
+
+
+def test_a_channel_that_never_comes_is_held_at_nothing_known() -> None:
+    series = np.column_stack((10 + noise(4), np.full(FRAMES, np.nan)))
+    run = drive(series)
+    assert_sound(run)
+    assert run.learner.statistics.n[1] == 0
+    np.testing.assert_array_equal(run.mean[:, 1], 0.0)
+    assert run.sd[-1, 1] >= 1.0
+    assert np.std(run.z[100:, 0]) == pytest.approx(1.0, abs=0.2)
+
+
+def test_a_channel_that_dies_is_forgotten_down_to_the_prior() -> None:
+    """Long after its last reading nothing is known but the guess, and what others say is unharmed."""
+    series = 10 + noise(5, 2, 1200)
+    series[200:, 1] = np.nan
+    run = drive(series, rule=Forgetting(half_life=20.0, refresh=16))
+    assert_sound(run)
+    learner = run.learner
+    before = posterior.prior(learner.knowledge.belief, learner.knowledge.phi)
+    # 50 half-lives: nothing left but the size of a last bit
+    np.testing.assert_allclose(learner.weights.cov[1], before.cov[1], rtol=1e-9, atol=1e-13)
+    assert learner.noise_var[1] == pytest.approx(learning.OWN_NOISE, rel=1e-6)
+    assert np.std(run.z[400:, 0]) == pytest.approx(1.0, abs=0.2)
+
+
+@pytest.mark.parametrize("at", [5, 100])
+@pytest.mark.parametrize("outlier", [-127.0, 65535.0, -1e6])
+def test_one_reading_up_to_a_million_spreads_away_is_overcome(outlier: float, at: int) -> None:
+    """Learnt, for want of an alarm; within 200 frames forecasts are at least as good as persistence again."""
+    series = 20 + noise(6)
+    series[at] = outlier
+    run = drive(series)
+    assert_sound(run)
+    # persistence of white noise has an error of 1.41 spreads
+    assert np.sqrt(np.mean((run.mean[at + 200 :] - series[at + 201 :]) ** 2)) < 1.5
+
+
+@pytest.mark.parametrize("first", [0.0, 85.0, -127.0, 65535.0, 1e6])
+def test_a_first_reading_that_was_none_is_overcome(first: float) -> None:
+    """What a sensor says at power-on, when nothing is known to tell it by: forecasts are back within 200 frames."""
+    series = 20 + noise(7)
+    series[0] = first
+    run = drive(series)
+    assert_sound(run)
+    assert np.sqrt(np.mean((run.mean[200:] - series[201:]) ** 2)) < 1.5
+
+
+@pytest.mark.parametrize("at", [0, 1, 5, 200])
+@pytest.mark.parametrize("outlier", [1e15, -1e15])
+def test_the_largest_reading_let_in_leaves_the_learner_sound(outlier: float, at: int) -> None:
+    """1e15 beside 20: what follows is drowned in rounding, but every number stays one."""
+    series = 20 + noise(6)
+    series[at] = outlier
+    assert_sound(drive(series))
+
+
+@pytest.mark.parametrize("centre", [1e9, -1e9, 1e12])
+def test_a_spread_of_one_about_a_huge_value_is_learnt_like_any_other(centre: float) -> None:
+    series = noise(8)
+    run, plain = drive(centre + series), drive(series + 0.0)
+    assert_sound(run)
+    # readings near 1e12 are rounded to 1e-4 of a spread; the first frames differ, for a first reading has a size only
+    np.testing.assert_allclose(run.z[200:], plain.z[200:], atol=0.05)
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-30, 1e-12, 1e12])
+def test_tiny_and_huge_units_give_sound_forecasts(size: float) -> None:
+    run = drive(size * (20 + noise(9)))
+    assert_sound(run)
+    assert np.std(run.z[100:]) < 1.2
+
+
+@pytest.mark.parametrize("shape", ["alternating", "ramp", "steps", "pulses"])
+def test_streams_without_any_noise_are_sound(shape: str) -> None:
+    """Perfectly regular streams drive the noise to its floor and the data's weight to its ceiling."""
+    t = np.arange(1500.0)
+    series = {"alternating": t % 2, "ramp": t, "steps": t // 100, "pulses": 1.0 * (t % 50 == 0)}[shape]
+    run = drive(series[:, None], rule=Forgetting(half_life=300.0))
+    assert_sound(run)
+    step = np.sqrt(np.mean(np.diff(series[1000:]) ** 2))
+    assert np.sqrt(np.mean((run.mean[1000:, 0] - series[1001:]) ** 2)) < 1.1 * step
+
+
+def test_with_no_reading_at_all_the_law_is_the_prior_about_zero() -> None:
+    learner = learning.alone(scaling.empty_moments(2), 1, 1)
+    forecast = learning.foresee(learner, Inputs(np.zeros((1, 1)), np.zeros(1), np.zeros(1)))
+    assert forecast.mean[0] == 0.0
+    # noise 1, and the bias's weight of variance 2 times its feature 0.5 squared
+    assert forecast.sd[0] == pytest.approx(np.sqrt(1 + 2 * features.PRIOR_SD["bias"] ** 2))
+    assert learning.own_noise(learner)[0] == pytest.approx(learning.OWN_NOISE)
+    assert not message.summarise(learner.statistics, learner.noise_var, learner.knowledge.phi).precision.any()
+
+
+def test_one_reading_foresees_itself_within_its_own_size() -> None:
+    run = drive(np.array([[20.0], [20.0]]))
+    assert_sound(run)
+    assert run.mean[0, 0] == pytest.approx(20.0)
+    assert 1 < run.sd[0, 0] < 40
+
+
+def test_a_frame_without_readings_changes_nothing_but_the_count() -> None:
+    learner = drive(noise(10)).learner._replace(fresh=0)
+    inputs = Inputs(np.zeros((2, 1)), np.zeros(0), np.zeros(1))
+    forecast = learning.foresee(learner, inputs)
+    after = learning.learn(learner, forecast, inputs.lags[0], np.array([np.nan]), Forgetting())
+    for a, b in zip((*after.statistics, *after.weights), (*learner.statistics, *learner.weights), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+    assert after.frames == learner.frames + 1
+
+
+def test_an_agent_whose_unit_is_another_than_the_fleets_stays_sound() -> None:
+    """Pascal among hectopascal: readings 20,000 spreads from the fleet's centre, round after round."""
+    fleet = Scaling(np.array([1013.0]), np.array([5.0]))
+
+    def visit(learner: Learner, frame: int) -> Learner:
+        if frame % 20:
+            return learner
+        term = message.summarise(learner.statistics, learner.noise_var, learner.knowledge.phi)
+        published = aggregate.posterior([term, term, term], 1, 3)
+        known = Knowledge(aggregate.cavity(published, term), learner.knowledge.phi, np.array([1e-3]), 20.0, 1.0)
+        return learning.inform(learner, fleet, known)
+
+    series = 101_325 + 100 * noise(11)
+    run = drive(series, between=visit)
+    assert_sound(run)
+    assert np.sqrt(np.mean((run.mean[300:] - series[301:]) ** 2)) < 3 * 100
+
+
+@pytest.mark.parametrize("noise_guess", [1e-8, 1e8])
+def test_a_fleets_wrong_guess_of_the_noise_is_outgrown(noise_guess: float) -> None:
+    """Worth 20 frames at most: after a few hundred of its own an agent's law is its own."""
+
+    def visit(learner: Learner, frame: int) -> Learner:
+        known = learner.knowledge._replace(noise_guess=np.array([noise_guess]), noise_frames=20.0)
+        return learning.inform(learner, learner.scaling, known) if frame % 50 == 0 else learner
+
+    run = drive(noise(12, frames=1000), between=visit)
+    assert_sound(run)
+    assert np.std(run.z[500:]) == pytest.approx(1.0, abs=0.1)

@@ -11,7 +11,7 @@ from edge_agent.frames import Frame
 from edge_agent.state import Count, Effect, OpenEvent, Publish, State
 from fleetgp import alarm as alarms
 from fleetgp import calibrate, scaling
-from fleetgp.arrays import Array
+from fleetgp.arrays import Array, Mask
 from fleetgp.errors import NotFinite
 from fleetgp.gp import learner as learning
 from fleetgp.schema import Transform
@@ -79,7 +79,21 @@ def watch(state: State, frame: Frame) -> tuple[State, list[Effect]]:
         if state.basis == 0:
             learner = learning.rescale(learner, moments)
     state = msgspec.structs.replace(state, learner=learner, moments=moments, predicted=state.predicted + is_observed)
-    return _remember(state, values), effects
+    state = _remember(state, values)
+    return _settle(state, is_first & np.isfinite(values[:Q])), effects
+
+
+def _settle(state: State, is_new: Mask) -> State:
+    """Teach once, for channels just read for the first time [Q], that a device rests where it is met.
+
+    Without it the fleet's dynamics would pull a device towards the fleet's mean until its own level is learnt.
+    """
+    if state.learner is None or not np.any(is_new):
+        return state
+    rest = learning.foresee(state.learner, learning.Inputs(state.lags, state.covariates, state.age))
+    level = np.where(is_new, state.lags[0], np.nan)
+    learner = learning.learn(state.learner, rest, state.lags[0], level, state.config.forgetting)
+    return msgspec.structs.replace(state, learner=learner)
 
 
 def _outside(state: State, frame: Frame, values: Array) -> list[Effect]:

@@ -53,14 +53,14 @@ class Accuracy:
         self.add_frame(prediction.agent, np.array(frame))
 
     def add_frame(self, agent: str, frame: Array) -> None:
-        """One frame [Q, 4]: mean, low, high, observed in the readings' units, NaN where nothing was observed.
+        """One frame [Q, 4]: mean, low, high, observed in the readings' units, NaN where nothing was observed that can be learnt.
 
         A channel that had no reading before counts for neither error.
         """
         Q = len(self.schema.channels)
         tally = self.tallies.setdefault(agent, Tally(Q))
-        seen = np.isfinite(frame[:, 3])
         y, mean = self._learnt(frame[:, 3]), self._learnt(frame[:, 0])
+        seen = np.isfinite(y)
         last, tally.last = tally.last, np.where(seen, y, tally.last)
         # sums of squares about the first value seen: no cancellation where the mean is large against the spread
         self._origin = np.where(seen & np.isnan(self._origin), y, self._origin)

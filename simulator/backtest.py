@@ -13,7 +13,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from edge_agent.state import AgentConfig
-from fleetgp.errors import ConfigError
+from fleetgp.errors import ConfigError, RecordingError
 from fleetgp.recording import csv, spec
 from fleetgp.runtime.spec import parse_span
 from simulator.accuracy import Accuracy
@@ -25,6 +25,8 @@ SAY_EVERY = 20_000
 
 def backtest(args: Namespace) -> dict[str, Any]:
     """Run it; the report. Raises ConfigError or RecordingError where the arguments or files do not fit."""
+    if args.json not in (None, "-") and not Path(args.json).parent.is_dir():
+        raise ConfigError("--json", f"there is no folder {Path(args.json).parent} to write {args.json} to")
     described = spec.load(args.spec)
     zone = described.time.zone
     names = csv.names(args.files)
@@ -45,6 +47,8 @@ def backtest(args: Namespace) -> dict[str, Any]:
     }
     outcome = run(recordings, plan, accuracy.add)
     progress.end()
+    if not outcome.frames:
+        raise RecordingError("no row of these recordings lies between --start and --end (or after its agent's --join)")
     return _report(accuracy, outcome, skipped, args, progress.seconds)
 
 
@@ -127,7 +131,10 @@ def show(report: dict[str, Any], file: str | None) -> None:
     if report["left_out"]:
         print("left out: " + ", ".join(f"{reason} {number}" for reason, number in sorted(report["left_out"].items())))
     if file:
-        Path(file).write_text(json.dumps(report, indent=2) + "\n")
+        try:
+            Path(file).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        except OSError as err:
+            raise ConfigError("--json", f"{file} cannot be written: {err}") from err
 
 
 def _line(name: str, figures: dict[str, Any]) -> str:

@@ -17,6 +17,9 @@ from fleetgp.recording.csv import Record
 from fleetgp.wire import codec
 from fleetgp.wire.messages import AnomalyEvent, Prediction
 
+# Rounds that a hole in the recordings is given; what happens in further ones happened in these.
+MOST_ROUNDS_AT_ONCE = 100
+
 Recordings = Mapping[str, Iterator[Record]]
 
 
@@ -91,6 +94,8 @@ class Fleet:
             )
             self.coordinator = rounds.init(config, at_ms)
             self.next_round_ms = at_ms + self.plan.round_ms
+        too_many = (at_ms - self.next_round_ms) // self.plan.round_ms - MOST_ROUNDS_AT_ONCE
+        self.next_round_ms += max(0, too_many) * self.plan.round_ms
         while self.next_round_ms <= at_ms:
             self._round(self.next_round_ms)
             self.next_round_ms += self.plan.round_ms

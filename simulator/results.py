@@ -63,8 +63,8 @@ def results(reader: Reader, schema: Schema, sent: dict[str, int]) -> Results:
         for frame in values.reshape(len(values), len(schema.channels), len(PARTS)):
             accuracy.add_frame(info.name, frame)
     overall: dict[str, Any] = accuracy.report()["overall"]  # type: ignore[assignment]
-    events = reader.events()
-    closed = [notice for notice in reader.rounds() if notice.state == "closed"]
+    events = reader.events(limit=ALL)
+    closed = [notice for notice in reader.rounds(limit=ALL) if notice.state == "closed"]
     paid = [notice.bytes_received + notice.bytes_sent for notice in closed if notice.answered]
     memory = [
         health.figures["rss_mb"] for health in reader.healths() if health.role == "agent" and "rss_mb" in health.figures

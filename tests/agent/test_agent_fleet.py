@@ -199,6 +199,18 @@ def test_with_the_fleets_model_the_very_first_frame_is_predicted() -> None:
     assert not any(p.is_alarmed for p in made)
 
 
+@pytest.mark.parametrize("level", [(20.0, 5.0), (40.0, -10.0), (-100.0, 100.0)])
+def test_a_device_that_lives_elsewhere_is_not_pulled_to_the_fleet(level: tuple[float, float]) -> None:
+    """From its second frame on a new device is predicted about where it was met, not about the fleet's mean of 20 and 5."""
+    hub = hub_of(6)
+    state, _ = agent.step(fresh(agent_id="new"), ModelArrived(START, hub.model))
+    _, effects = feed(state, ar_rows(78, 30, level=level))
+    for prediction in predictions(effects)[1:]:
+        for name, place in zip("ab", level, strict=True):
+            # the reading itself is within 4 sd of 1.15 of its level, a wrong pull would be a half of up to 120
+            assert abs(prediction.channels[name].mean - place) < 6.0
+
+
 def test_the_same_model_again_changes_nothing() -> None:
     """A broker sends its retained message after every reconnection."""
     hub = hub_of(3)
@@ -372,8 +384,8 @@ def test_sixty_four_channels_learn_and_answer_a_round() -> None:
     wide = Schema(channels=tuple(Channel(name=f"c{i}") for i in range(64)), lags=1)
     hub = Hub(wide, ["wide"])
     rows = {"wide": ar_rows(1, 100, level=tuple(np.linspace(-50, 50, 64)))}
-    for _ in range(2):
-        hub.read(rows, 25)
+    for count in (20, 2):
+        hub.read(rows, count)
         model = hub.round()
     assert model is not None
     assert "wide" in model.included

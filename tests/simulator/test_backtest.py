@@ -1,0 +1,169 @@
+"""``fleetgp backtest``: files in, a report out; the same files the same report; what is wrong said before the work."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from simulated_streams import SPEC, START, TICK, records, write_csv
+
+from fleetgp.errors import ConfigError, FleetError, RecordingError
+from simulator import cli
+from simulator.backtest import backtest, instant, show
+from simulator.devices import Device
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    return [write_csv(tmp_path / f"pump_{k}_2026.csv", records(Device("", k), 0, 70)) for k in range(3)]
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    path = tmp_path / "spec.toml"
+    path.write_text(SPEC)
+    return path
+
+
+def arguments(files: list[Path], described: Path, **changes: Any) -> Namespace:
+    chosen = {
+        "files": files,
+        "spec": described,
+        "mode": "fleet",
+        "start": None,
+        "end": None,
+        "join": [],
+        "round": "10s",
+    }
+    return Namespace(**{**chosen, "json": None, **changes})
+
+
+def lasting(report: dict[str, Any]) -> dict[str, Any]:
+    """A report without how fast it was made."""
+    return {key: value for key, value in report.items() if key not in ("seconds", "frames_per_second")}
+
+
+def iso(tick: int) -> str:
+    return datetime.fromtimestamp((START + tick * TICK) / 1000, UTC).isoformat()
+
+
+def test_a_report_says_what_was_done(files: list[Path], spec: Path) -> None:
+    report = backtest(arguments(files, spec))
+    assert list(report["agents"]) == ["0", "1", "2"]
+    assert list(report["channels"]) == ["temperature", "pressure", "vibration", "current"]
+    assert report["frames"] == 210
+    assert (
+        report["overall"]["n"] == 3 * 68 * 4
+    )  # the first row is not predicted, the first prediction is before its errors
+    assert report["rounds_closed"] == 6
+    assert report["bytes_per_round"] > 1000
+    assert report["left_out"] == {}
+    assert 0.8 < report["overall"]["coverage90"] < 1
+    assert report["overall"]["rmse"] < report["overall"]["rmse_persistence"]
+
+
+def test_the_same_files_give_the_same_report_in_any_order(files: list[Path], spec: Path) -> None:
+    first = lasting(backtest(arguments(files, spec)))
+    assert lasting(backtest(arguments(files, spec))) == first
+    assert lasting(backtest(arguments(files[::-1], spec))) == first
+
+
+def test_alone_there_are_no_rounds_and_other_predictions(files: list[Path], spec: Path) -> None:
+    alone, fleet = backtest(arguments(files, spec, mode="alone")), backtest(arguments(files, spec))
+    assert alone["rounds_closed"] == 0
+    assert alone["bytes_per_round"] is None
+    assert alone["overall"]["rmse"] != fleet["overall"]["rmse"]
+    # persistence has nothing to learn from anybody, but counts on the same frames
+    assert alone["overall"]["rmse_persistence"] == fleet["overall"]["rmse_persistence"]
+
+
+def test_start_end_and_join_choose_rows_as_they_say(files: list[Path], spec: Path) -> None:
+    """Start is in, end is out; the joiner's first frame is at its time."""
+    chosen = arguments(files, spec, start=iso(10), end=iso(60), join=[f"1={iso(40)}"])
+    report = backtest(chosen)
+    assert report["frames"] == 50 + 20 + 50
+    assert report["agents"]["1"]["n"] == 4 * 19  # predicted from its first row on, counted from its second
+    assert report["agents"]["0"]["n"] == 4 * 48
+
+
+def test_rows_and_cells_left_out_are_in_the_report(files: list[Path], spec: Path) -> None:
+    with files[0].open("a") as file:
+        file.write("never,1,2,3,4\n1\n")
+    assert backtest(arguments(files, spec))["left_out"] == {"bad_time": 1, "short_row": 1}
+
+
+def test_a_reading_outside_its_transform_is_in_the_report(files: list[Path], spec: Path) -> None:
+    spec.write_text(SPEC.replace("current = {}", 'current = { transform = "log1p" }'))
+    with files[0].open("a") as file:
+        file.write(f"{START + 70 * TICK},1,2,3,-4\n")
+    assert backtest(arguments(files, spec))["left_out"] == {"outside_transform": 1}
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"start": "yesterday"}, "--start"),
+        ({"end": "2026-13-01"}, "--end"),
+        ({"join": ["1"]}, "AGENT=TIME"),
+        ({"join": ["nobody=2026-01-01"]}, "0, 1, 2"),
+        ({"join": ["1=soon"]}, "--join"),
+        ({"round": "often"}, "--round"),
+        ({"round": "0s"}, "--round"),
+        ({"spec": Path("nobody.toml")}, "nobody.toml"),
+        ({"json": "no/such/folder/report.json"}, "no/such/folder"),
+        ({"start": "2030-01-01"}, "--start and --end"),
+        ({"start": "2026-03-05", "end": "2026-03-04"}, "--start and --end"),
+    ],
+)
+def test_arguments_that_cannot_work_are_told_in_plain_words(
+    files: list[Path], spec: Path, changes: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(FleetError, match=says):
+        backtest(arguments(files, spec, **changes))
+
+
+def test_a_file_that_cannot_be_read_is_named(files: list[Path], spec: Path, tmp_path: Path) -> None:
+    with pytest.raises(RecordingError, match=r"nobody\.csv"):
+        backtest(arguments([*files, tmp_path / "nobody.csv"], spec))
+
+
+def test_times_without_a_zone_are_in_the_recordings(files: list[Path]) -> None:
+    assert instant("2026-03-04T17:15:30", "--start", "Asia/Shanghai") == START
+    assert instant("2026-03-04T09:15:30Z", "--start", "Asia/Shanghai") == START
+    assert instant("2026-03-04", "--start", "Asia/Shanghai") == START - (17 * 3600 + 15 * 60 + 30) * 1000
+
+
+def test_the_command_prints_a_table_and_writes_the_report(
+    files: list[Path], spec: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "out.json"
+    assert cli.backtest([*map(str, files), "--spec", str(spec), "--round", "10s", "--json", str(target)]) == 0
+    said = capsys.readouterr().out
+    report = json.loads(target.read_text())
+    assert f"{report['overall']['rmse']:.4f}" in said
+    assert all(name in said for name in ("temperature", "overall", "210 frames", "6 rounds"))
+    assert cli.backtest([*map(str, files), "--spec", str(spec), "--round", "10s", "--json", "-"]) == 0
+    assert lasting(json.loads(capsys.readouterr().out)) == lasting(report)
+
+
+def test_a_report_of_channels_that_never_came_is_a_table_too(
+    files: list[Path], spec: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in files:
+        lines = [line.rsplit(",", 1)[0] + ",NA" for line in path.read_text().splitlines()[1:]]
+        path.write_text("\n".join(["time,temperature,pressure,vibration,current", *lines]) + "\n")
+    report = backtest(arguments(files, spec))
+    assert report["channels"]["current"] == {"n": 0, "rmse": None, "rmse_persistence": None, "coverage90": None}
+    assert report["overall"]["n"] > 0
+    show(report, None)
+    assert "current" in capsys.readouterr().out
+
+
+def test_a_report_that_cannot_be_written_is_told(tmp_path: Path, files: list[Path], spec: Path) -> None:
+    report = backtest(arguments(files[:1], spec))
+    with pytest.raises(ConfigError, match="--json"):
+        show(report, str(tmp_path))

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleetgp import features
 from fleetgp.arrays import Array
 from fleetgp.errors import PeerError
 from fleetgp.gp.message import Term
 from fleetgp.scaling import Moments
 from fleetgp.schema import Channel, Covariate, Schema
 from fleetgp.wire import codec
-from fleetgp.wire.convert import MAX_ELEMENTS, from_triangles, to_array
+from fleetgp.wire.convert import from_triangles, to_array
 from fleetgp.wire.messages import Bootstrap, Summary
 
 # What one term may take away from the prior's precision of 1 by rounding: 10,000 such take a tenth.
@@ -25,8 +24,6 @@ SURPLUS = 2.0
 MOST_READINGS = 1e15
 LARGEST = 1e30
 LARGEST_REBASED = 1e100
-# Bytes of a model beside its precision: scalings and shifts, and one agent in its list of those included.
-BYTES_ASIDE, BYTES_AN_AGENT = 250_000, 150
 
 
 def bootstrap(payload: bytes, agent_id: str) -> Bootstrap:
@@ -43,21 +40,11 @@ def summary(payload: bytes, agent_id: str) -> Summary:
     return message
 
 
-def common(schema: Schema, most_agents: int) -> Schema:
-    """What all agents of a fleet share of a schema. Raises PeerError ``too_large`` where its model could not travel.
+def common(schema: Schema) -> Schema:
+    """What all agents of a fleet share of a schema.
 
     Topics, fields and units are each agent's own: the fleet's model tells nobody where another agent's readings come from.
     """
-    Q = len(schema.channels)
-    F = features.size(Q, schema.lags, len(schema.covariates))
-    numbers = Q * F * (F + 1) // 2
-    size = 8 * numbers + BYTES_AN_AGENT * most_agents + BYTES_ASIDE
-    if numbers > MAX_ELEMENTS or size > codec.MAX_BYTES:
-        raise PeerError(
-            "too_large",
-            f"{Q} channels, {len(schema.covariates)} covariates and {schema.lags} lags make a model of {size} bytes, "
-            f"at most {codec.MAX_BYTES} travel; watch fewer, or split them between two fleets",
-        )
     return Schema(
         channels=tuple(Channel(name=c.name, transform=c.transform) for c in schema.channels),
         covariates=tuple(

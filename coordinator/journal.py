@@ -27,7 +27,8 @@ SNAPSHOT_BYTES = 16_000_000
 BUSY_S = 1.0
 
 _TABLES = (
-    "CREATE TABLE snapshot (id INTEGER PRIMARY KEY CHECK (id = 1), crc INTEGER NOT NULL, state BLOB NOT NULL)",
+    "CREATE TABLE snapshot (id INTEGER PRIMARY KEY CHECK (id = 1), last INTEGER NOT NULL, crc INTEGER NOT NULL, "
+    "state BLOB NOT NULL)",
     "CREATE TABLE events (id INTEGER PRIMARY KEY AUTOINCREMENT, crc INTEGER NOT NULL, event BLOB NOT NULL)",
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {VERSION}",
@@ -68,7 +69,7 @@ class Journal:
         try:
             with self._plain_words("opened"):
                 self._prepare()
-        except StorageError:
+        except BaseException:
             self._db.close()
             raise
 
@@ -78,16 +79,22 @@ class Journal:
         step: the brain. What was journalled under other settings is taken up under those, so that it comes out the same.
         """
         with self._plain_words("read"):
-            row = self._db.execute("SELECT crc, state FROM snapshot").fetchone()
-            state = fresh
-            if row is not None:
-                self._snapshot_bytes = len(row[1])
-                state = thaw(_sound(*row), State)
-            for crc, payload in self._db.execute("SELECT crc, event FROM events ORDER BY id"):
+            snapshot = self._db.execute("SELECT last, crc, state FROM snapshot").fetchone()
+            state, last = fresh, 0
+            if snapshot is not None:
+                last, crc, payload = snapshot
+                state = thaw(_sound(crc, payload), State)
+                self._snapshot_bytes = len(payload)
+            for number, crc, payload in self._db.execute("SELECT id, crc, event FROM events ORDER BY id"):
+                last += 1
+                if number != last:
+                    raise PeerError("gap", f"event {last} is missing")
                 state, _ = step(state, thaw(_sound(crc, payload), Entry).event)
                 self._events += 1
                 self._bytes += len(payload)
-        if row is None or state.config != fresh.config:
+            if last != self._last():
+                raise PeerError("gap", f"event {last + 1} is missing")
+        if snapshot is None or state.config != fresh.config:
             state = msgspec.structs.replace(state, config=fresh.config)
             with self._plain_words("written"):
                 self._snapshot(state)
@@ -136,23 +143,30 @@ class Journal:
         payload = freeze(state)
         with self._db:
             self._db.execute("BEGIN IMMEDIATE")
-            self._db.execute("INSERT OR REPLACE INTO snapshot VALUES (1, ?, ?)", (zlib.crc32(payload), payload))
+            row = (self._last(), zlib.crc32(payload), payload)
+            self._db.execute("INSERT OR REPLACE INTO snapshot VALUES (1, ?, ?, ?)", row)
             self._db.execute("DELETE FROM events")
         self._events, self._bytes, self._snapshot_bytes = 0, 0, len(payload)
+
+    def _last(self) -> int:
+        """Number of the last event ever journalled, as SQLite keeps it apart from the events: they are counted by it."""
+        found = self._db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'events'").fetchone()
+        return int(found[0]) if found else 0
 
     @contextmanager
     def _plain_words(self, what: str) -> Iterator[None]:
         """Turn what went wrong into StorageError. what: that could not be done, as in 'read'."""
         try:
             yield
-        except (sqlite3.Error, PeerError) as err:
-            name = "SQLITE_CORRUPT" if isinstance(err, PeerError) else getattr(err, "sqlite_errorname", "")
+        except (sqlite3.Error, PeerError, UnicodeDecodeError) as err:
+            # text that is no UTF-8 comes of a damaged file only, in the names of its tables
+            name = getattr(err, "sqlite_errorname", "SQLITE_CORRUPT")
             meaning = next((f"; {text}" for beginning, text in _MEANINGS if name.startswith(beginning)), "")
             raise StorageError(f"the coordinator's journal {self._path} cannot be {what}: {err}{meaning}") from err
 
 
 def _sound(crc: int, payload: bytes) -> bytes:
-    """The payload, whose checksum must be right: SQLite does not notice a flipped bit."""
+    """The payload, whose checksum must be right: SQLite does not notice a flipped bit. Raises PeerError."""
     if not isinstance(payload, bytes) or zlib.crc32(payload) != crc:
         raise PeerError("checksum", "a record is not what was written")
     return payload

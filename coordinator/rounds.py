@@ -73,7 +73,7 @@ def _take_moments(state: State, agent_id: str, payload: bytes) -> State:
         if _names(state) - {agent_id}:
             raise _other_schema(agent_id, bootstrap.schema.signature())
         # nobody else is in the fleet: what it watches is for this agent to say, also when it changes its mind
-        schema = intake.common(bootstrap.schema, state.config.most_agents)
+        schema = intake.common(bootstrap.schema)
         state = msgspec.structs.replace(state, scaling=None, based_on=(), told={}, answers={})
     _check_room(state, agent_id)
     told = Told(bootstrap.incarnation, bootstrap.sequence, state.round, intake.moments(bootstrap))

@@ -1,0 +1,329 @@
+"""The coordinator's memory: killed anywhere it comes back to the same state, bit for bit, and damage is said in words."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from synthetic_agents import (
+    CONFIG,
+    START_MS,
+    Brains,
+    answered,
+    bootstrap,
+    close_round,
+    federated,
+    open_round,
+    run,
+    summary,
+    told,
+    walk,
+)
+
+from coordinator import rounds
+from coordinator.journal import SNAPSHOT_EVERY, Journal
+from coordinator.state import CoordinatorConfig, Event, State, Tick
+from fleetgp.errors import StorageError
+from fleetgp.wire.freeze import freeze, thaw
+
+FRESH = rounds.init(CONFIG, START_MS)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "journal.sqlite"
+
+
+def loaded(path: Path, fresh: State = FRESH) -> State:
+    journal = Journal(path)
+    try:
+        return journal.load(fresh, rounds.step)
+    finally:
+        journal.close()
+
+
+def killed(path: Path, where: Path) -> Path:
+    """The files as a kill at this moment would leave them, in another folder."""
+    shutil.rmtree(where, ignore_errors=True)
+    where.mkdir()
+    for file in path.parent.glob(f"{path.name}*"):
+        shutil.copy(file, where / file.name)
+    return where / path.name
+
+
+def story() -> list[Event]:
+    """What a coordinator hears from two real agents over five rounds in which the basis changes once; and some garbage."""
+    brains = Brains(("a", "b"))
+    brains.read({"a": walk(1, 30), "b": walk(2, 25)})
+    brains.round()
+    brains.read({"a": walk(3, 20), "b": walk(4, 35)})
+    brains.round()
+    brains.read({"a": walk(5, 400, sd=6.0), "b": walk(6, 300, sd=4.0)})
+    brains.round(deaf=frozenset("b"))
+    brains.round()
+    model = brains.round()
+    assert model is not None
+    assert model.basis == 2
+    assert set(model.included) == {"a", "b"}
+    return brains.events
+
+
+STORY = story()
+
+
+def test_killed_at_any_point_it_comes_back_to_the_same_state(path: Path, tmp_path: Path) -> None:
+    """After every event of a story with rounds, answers and a new basis; and goes on from there as if nothing was."""
+    journal = Journal(path)
+    state = journal.load(FRESH, rounds.step)
+    ends = set()
+    for number, event in enumerate(STORY):
+        after, _ = rounds.step(state, event)
+        if after is not state:
+            journal.append([event], state)
+        state = after
+        again = loaded(killed(path, tmp_path / "copy"))
+        assert freeze(again) == freeze(state)
+        if number % 5 == 0:
+            rest, _ = run(again, STORY[number + 1 :])
+            ends.add(freeze(rest))
+    journal.close()
+    assert ends == {freeze(state)}
+
+
+def test_events_of_one_batch_are_there_together_or_not_at_all(path: Path, tmp_path: Path) -> None:
+    journal = Journal(path)
+    state = journal.load(FRESH, rounds.step)
+    for start in range(0, len(STORY), 4):
+        batch = STORY[start : start + 4]
+        journal.append(batch, state)
+        state, _ = run(state, batch)
+    journal.close()
+    assert freeze(loaded(killed(path, tmp_path / "copy"))) == freeze(run(FRESH, STORY)[0])
+
+
+@pytest.mark.parametrize("settings", [{"half_life_rounds": 0.5}, {"round_s": 1.0}, {"most_agents": 1}], ids=str)
+def test_what_was_lived_under_other_settings_comes_out_the_same(
+    path: Path, tmp_path: Path, settings: dict[str, float]
+) -> None:
+    """Settings change between two starts, and no snapshot was due since: neither the past nor what comes is mixed up."""
+    journal = Journal(path)
+    state = journal.load(FRESH, rounds.step)
+    journal.append(STORY[:-3], state)
+    state, _ = run(state, STORY[:-3])
+    journal.close()
+    changed = msgspec.structs.replace(CONFIG, **settings)
+    journal = Journal(path)
+    again = journal.load(rounds.init(changed, START_MS + 10**9), rounds.step)
+    state = msgspec.structs.replace(state, config=changed)
+    assert freeze(again) == freeze(state)
+    journal.append(STORY[-3:], again)
+    lived, _ = run(again, STORY[-3:])
+    # killed, and started with the first settings again
+    copy = killed(path, tmp_path / "copy")
+    journal.close()
+    assert freeze(loaded(copy)) == freeze(msgspec.structs.replace(lived, config=CONFIG))
+
+
+def test_first_start_is_remembered(path: Path) -> None:
+    """(origin, basis) names a basis for good, so a second start with nothing heard must not be another origin."""
+    assert loaded(path).origin == START_MS
+    assert loaded(path, rounds.init(CONFIG, START_MS + 5000)).origin == START_MS
+
+
+def test_snapshots_keep_the_journal_short(path: Path) -> None:
+    """However long it runs: events since the last snapshot stay bounded, and so does the file."""
+    journal = Journal(path)
+    state = journal.load(FRESH, rounds.step)
+    sizes = []
+    for _ in range(8):
+        for _ in range(SNAPSHOT_EVERY // 4):
+            events: list[Event] = [Tick(state.next_ms), Tick(state.next_ms + 5000)]
+            journal.append(events, state)
+            state, _ = run(state, events)
+        sizes.append(sum(file.stat().st_size for file in path.parent.iterdir()))
+    journal.close()
+    with sqlite3.connect(path) as db:
+        assert db.execute("SELECT count(*) FROM events").fetchone()[0] <= SNAPSHOT_EVERY
+    db.close()
+    assert max(sizes[4:]) <= 1.05 * max(sizes[:4])
+    assert loaded(path).round == state.round == 8 * (SNAPSHOT_EVERY // 4)
+
+
+def test_few_large_events_are_bounded_like_many_small_ones(path: Path) -> None:
+    """Answers of a megabyte: 500 of them would be half a gigabyte to read at every start."""
+    journal = Journal(path)
+    state = journal.load(FRESH, rounds.step)
+    large = told(bootstrap("a"))
+    large = msgspec.structs.replace(large, payload=large.payload + bytes(4_000_000))  # journalled, whatever it is
+    for _ in range(24):
+        journal.append([large], state)
+    journal.close()
+    assert sum(file.stat().st_size for file in path.parent.iterdir()) < 40_000_000
+
+
+# ---- files that cannot be used
+
+
+def written(path: Path) -> State:
+    """A journal with a snapshot and events after it."""
+    journal = Journal(path)
+    state = journal.load(FRESH, rounds.step)
+    journal.append(STORY, state)
+    state, _ = run(state, STORY)
+    journal.close()
+    return state
+
+
+def foreign_database(path: Path) -> None:
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE events (id INTEGER, event BLOB)")
+        db.execute("PRAGMA user_version = 1")
+    db.close()
+
+
+def newer_journal(path: Path) -> None:
+    written(path)
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda path: path.write_text("my diary\n" * 1000), "not a coordinator's journal"),
+        (lambda path: path.write_bytes(b"SQLite format 3\0" + b"\xff" * 5000), "move it away"),
+        (foreign_database, "not a coordinator's journal"),
+        (newer_journal, "version 99"),
+        (lambda path: path.mkdir(), "check that it is a file"),
+    ],
+    ids=["text", "damaged head", "another program's database", "of a newer version", "a folder"],
+)
+def test_file_that_is_not_ours_is_refused_in_plain_words_and_left_as_it_was(
+    path: Path, make: object, words: str
+) -> None:
+    assert callable(make)
+    make(path)
+    before = path.read_bytes() if path.is_file() else b""
+    with pytest.raises(StorageError, match=words) as caught:
+        Journal(path)
+    assert str(path) in str(caught.value)
+    assert (path.read_bytes() if path.is_file() else b"") == before
+
+
+def test_folder_that_is_not_there_is_said_in_plain_words(path: Path) -> None:
+    with pytest.raises(StorageError, match="may write in its folder"):
+        Journal(path.parent / "nowhere" / path.name)
+
+
+def test_flipped_byte_is_noticed_or_harmless(path: Path, tmp_path: Path) -> None:
+    """One at a time, all over the file: the same state or StorageError, never another state and nothing else."""
+    state = written(path)
+    sound = path.read_bytes()
+    words = []
+    for place in range(0, len(sound), 127):
+        damaged = tmp_path / f"damaged-at-{place}.sqlite"
+        damaged.write_bytes(sound[:place] + bytes([sound[place] ^ 0xC1]) + sound[place + 1 :])
+        try:
+            assert freeze(loaded(damaged)) == freeze(state), place
+        except StorageError as err:
+            words.append(str(err))
+    assert len(words) > len(sound) // 127 // 4
+    assert all("move it away" in said and "damaged-at" in said for said in words)
+
+
+def test_second_coordinator_on_one_journal_is_refused(path: Path) -> None:
+    """Two that write one journal in turns would be a story that nobody lived."""
+    first = Journal(path)
+    with pytest.raises(StorageError, match="another program has it open"):
+        Journal(path)
+    state = first.load(FRESH, rounds.step)
+    first.append(STORY, state)
+    first.close()
+    assert freeze(loaded(path)) == freeze(run(FRESH, STORY)[0])
+
+
+@contextmanager
+def disk_full_at(size: int) -> Iterator[None]:
+    """No file of this process can grow beyond this size."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_full_disk_refuses_whole_batches_and_the_journal_goes_on_after(path: Path) -> None:
+    journal = Journal(path)
+    state = journal.load(FRESH, rounds.step)
+    wal = path.with_name(path.name + "-wal")
+    with disk_full_at(wal.stat().st_size + 5000), pytest.raises(StorageError, match="cannot be written"):
+        journal.append(STORY, state)
+    journal.append(STORY, state)
+    journal.close()
+    assert freeze(loaded(path)) == freeze(run(FRESH, STORY)[0])
+
+
+def test_killed_for_real_it_keeps_what_it_said_it_kept(path: Path) -> None:
+    """A process that journals and is killed in the middle of it: everything it had reported is there."""
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from coordinator import rounds; from coordinator.journal import Journal\n"
+        "from coordinator.state import CoordinatorConfig, Tick\n"
+        "journal = Journal(Path(sys.argv[1])); state = journal.load(rounds.init(CoordinatorConfig(), 0), rounds.step)\n"
+        "while True:\n"
+        "    event = Tick(state.next_ms if state.open_round is None else state.open_round.deadline_ms)\n"
+        "    journal.append([event], state); state, _ = rounds.step(state, event); print(state.round, flush=True)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            said = int(line)
+            if said >= 300:  # past the first snapshot after 500 events
+                process.kill()
+                break
+        said = max([said, *(int(line) for line in process.stdout if line.endswith("\n"))])
+    assert loaded(path, rounds.init(CoordinatorConfig(), 0)).round in (said, said + 1)
+
+
+# ---- the state itself as bytes
+
+
+def test_state_thaws_to_the_same_bits_at_every_point_of_a_story() -> None:
+    """A round open or not, moments, terms, a scale: and what follows from it is the same as well."""
+    state = FRESH
+    for number, event in enumerate(STORY):
+        state, _ = rounds.step(state, event)
+        again = thaw(freeze(state), State)
+        assert freeze(again) == freeze(state)
+        if number % 7 == 0:
+            assert freeze(run(again, STORY[number + 1 :])[0]) == freeze(run(state, STORY[number + 1 :])[0])
+
+
+def test_coordinator_runs_ten_thousand_rounds_in_the_same_memory() -> None:
+    """With agents that come, answer a few times and go for good: the state is no larger in the end than near the start."""
+    config = CoordinatorConfig(round_s=60.0, answer_s=5.0, half_life_rounds=1.0)
+    state = federated(config)
+    sizes = []
+    answers = [summary("x", state, seed=seed) for seed in range(4)]
+    for number in range(10_000):
+        state = open_round(state)
+        if number % 3 == 0:
+            name = f"agent-{number // 9}"
+            said = msgspec.structs.replace(answers[number % 4], agent=name, sequence=1 + number, basis=state.basis)
+            state, effects = run(state, [told(bootstrap(name, sequence=1 + number)), answered(said)])
+            assert effects == []
+        state, _ = close_round(state)
+        if number % 500 == 499:
+            sizes.append(len(freeze(state)))
+    assert state.round == 10_001
+    assert max(sizes[10:]) <= 1.02 * max(sizes[:10])

@@ -1,13 +1,16 @@
 """Readings to frames: all inputs of one tick of the schema's clock, in order, once.
 
-Ticks are counted from the first reading's own time, so that a device whose clock ticks at :37 gets ticks at :37. A frame
-closes when every input that is alive has arrived, or when time has passed it by: the stream's own time by one interval
+Ticks are counted from the first reading's own time, so that a device whose clock ticks at :37 gets ticks at :37. Inputs
+that come in messages of their own each keep a phase, their usual place within the tick: what jitters or drifts about it
+never falls twice into one tick and not at all into the next. A frame closes when every input that is alive has arrived, or when time has passed it by: the stream's own time by one interval
 and the lateness allowed, or, for live streams, the wall clock by the same. What comes after that is late: counted, not
 learnt. Frames do not wait for an input that has been silent for long; should it speak after its frame has closed, its
 reading counts for the next one. Pure: a frozen state, an event in, a state and what came of it out.
 """
 
 from __future__ import annotations
+
+import math
 
 import msgspec
 import numpy as np
@@ -21,6 +24,8 @@ REMEMBERED = 32
 LATE_RUN = 30
 LATE_RUN_MS = 10_000
 SKEW_SHARE = 0.05
+PHASE_SHARE = 0.05
+PHASE_WRAP = 0.6
 
 
 class Sample(msgspec.Struct, frozen=True, array_like=True):
@@ -54,13 +59,14 @@ class Frames(msgspec.Struct, frozen=True):
     """anchor_ms: time of tick 0. next_tick: lowest tick still open. silent [K]: frames since each input last arrived.
 
     late_run, late_since_ms: samples in a row that the stream had passed by, and when the first of them was received.
-    skew_ms: running mean of receive time minus device time. pending: open frames by tick. closed: what had arrived [K] in
-    the frames closed last.
+    skew_ms: running mean of receive time minus device time. phase_ms [K]: running mean of how long after its tick an input
+    comes, NaN until it does. pending: open frames by tick. closed: what had arrived [K] in the frames closed last.
     """
 
     interval_ms: int
     lateness_ms: int
     silent: Array
+    phase_ms: Array
     anchor_ms: int | None = None
     next_tick: int = 0
     newest_ms: int = 0
@@ -81,26 +87,29 @@ def init(inputs: int, interval_ms: int, lateness_ms: int = 0) -> Frames:
             "agent.lateness_s",
             f"needs 0 to {MOST_LATE} intervals of {interval_ms / 1000:g} s, is {lateness_ms / 1000:g} s",
         )
-    return Frames(interval_ms=interval_ms, lateness_ms=lateness_ms or interval_ms, silent=np.zeros(inputs))
+    return Frames(interval_ms, lateness_ms or interval_ms, np.zeros(inputs), np.full(inputs, np.nan))
 
 
 def add(frames: Frames, sample: Sample) -> tuple[Frames, list[Frame], Counts]:
     """Take one sample in: the new state, the frames it closed, and what was counted: late, duplicate, clock_reset."""
     if frames.anchor_ms is None:
         frames = _anchored(frames, sample)
-    tick = _tick(frames, sample.at_ms)
+    frames, tick = _placed(frames, sample)
     frames = _followed(frames, sample, is_behind=tick < frames.next_tick or tick <= _watermark(frames))
     if frames.late_run >= LATE_RUN and sample.received_ms - frames.late_since_ms >= LATE_RUN_MS:
         # not a burst of old messages: the clock was set back for good, or a recording began anew; count again from here
         frames, rest = _close(frames, max(frames.pending, default=frames.next_tick))
-        frames, closed, _ = _take(_anchored(frames, sample), sample, 0)
+        frames, _ = _placed(_anchored(frames, sample), sample)
+        frames, closed, _ = _take(frames, sample, 0, sample.at_ms)
         return frames, rest + closed, {"clock_reset": 1}
     if tick >= frames.next_tick:
-        return _take(frames, sample, tick)
+        return _take(frames, sample, tick, sample.at_ms)
     useful, counts = _belated(frames, sample, tick)
     if not useful.positions:
         return frames, [], counts
-    frames, closed, more = _take(frames, useful, frames.next_tick)
+    # it counts for a later frame than its own, whose time it does not set
+    nominal_ms = (frames.anchor_ms or 0) + frames.next_tick * frames.interval_ms
+    frames, closed, more = _take(frames, useful, frames.next_tick, nominal_ms)
     return frames, closed, {key: counts.get(key, 0) + more.get(key, 0) for key in {**counts, **more}}
 
 
@@ -119,13 +128,29 @@ def _anchored(frames: Frames, sample: Sample) -> Frames:
         newest_ms=sample.at_ms,
         late_run=0,
         skew_ms=float(sample.received_ms - sample.at_ms),
+        phase_ms=np.full(len(frames.silent), np.nan),
         pending={},
         closed={},
     )
 
 
-def _tick(frames: Frames, at_ms: int) -> int:
-    return (at_ms - (frames.anchor_ms or 0) + frames.interval_ms // 2) // frames.interval_ms
+def _tick(frames: Frames, at_ms: float) -> int:
+    """The tick nearest to a time."""
+    return math.floor((at_ms - (frames.anchor_ms or 0)) / frames.interval_ms + 0.5)
+
+
+def _placed(frames: Frames, sample: Sample) -> tuple[Frames, int]:
+    """The tick of a sample, by the phase of the first of its inputs that keeps one, and the state with that followed."""
+    phases = [frames.phase_ms[p] for p in sample.positions if frames.silent[p] < SILENT_AFTER]
+    phase = next((float(known) for known in phases if not math.isnan(known)), None)
+    tick = _tick(frames, sample.at_ms - (phase or 0.0))
+    offset = float(sample.at_ms - (frames.anchor_ms or 0) - tick * frames.interval_ms)
+    phase = offset if phase is None else phase + PHASE_SHARE * (offset - phase)
+    if abs(phase) > PHASE_WRAP * frames.interval_ms:  # drifted into the next tick: one is left out, or doubled, once
+        phase -= math.copysign(frames.interval_ms, phase)
+    phase_ms = frames.phase_ms.copy()
+    phase_ms[list(sample.positions)] = phase
+    return msgspec.structs.replace(frames, phase_ms=phase_ms), tick
 
 
 def _watermark(frames: Frames) -> int:
@@ -141,11 +166,8 @@ def _followed(frames: Frames, sample: Sample, *, is_behind: bool) -> Frames:
     return msgspec.structs.replace(frames, late_run=frames.late_run + 1, late_since_ms=since_ms)
 
 
-def _take(frames: Frames, sample: Sample, tick: int) -> tuple[Frames, list[Frame], Counts]:
-    """Put a sample into the open frame of this tick, then close what need not wait any more."""
-    # a reading that counts for a later frame than its own does not set that frame's time
-    nominal_ms = (frames.anchor_ms or 0) + tick * frames.interval_ms
-    at_ms = sample.at_ms if _tick(frames, sample.at_ms) == tick else nominal_ms
+def _take(frames: Frames, sample: Sample, tick: int, at_ms: int) -> tuple[Frames, list[Frame], Counts]:
+    """Put a sample into the open frame of this tick at this time, then close what need not wait any more."""
     slot, doubled = _filled(frames.pending.get(tick), sample, at_ms, len(frames.silent))
     frames = msgspec.structs.replace(
         frames,

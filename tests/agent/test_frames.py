@@ -59,19 +59,20 @@ def reference(samples: list[Sample], inputs: int, interval_ms: int) -> list[tupl
 
 @st.composite
 def streams(draw: st.DrawFn) -> tuple[int, int, list[Sample]]:
-    """(interval, lateness, samples in the order of their own times): 3 inputs, jitter below half a tick, holes.
+    """(interval, lateness, samples in the order of their own times): 3 inputs each at its phase, jitter, holes.
 
-    Fewer frames than make an input count as silent, so that every frame waits for every input.
+    Phase and jitter are each below a quarter of a tick, so that every reading is nearest to its own tick. Fewer frames than make an input count as silent, so that every frame waits for every input.
     """
     interval_ms = draw(st.sampled_from([2, 7, 1000, 3_600_000]))
     lateness_ms = draw(st.integers(1, 4 * interval_ms))
-    most = (interval_ms - 1) // 2
+    most = (interval_ms - 1) // 4
+    phases = [0, draw(st.integers(-most, most)), draw(st.integers(-most, most))]
     readings = [sample(START, (0, 0.5))]
-    for tick in range(SILENT_AFTER - 2):
+    for tick in range(1, SILENT_AFTER - 2):
         for position in range(3):
-            if (tick, position) != (0, 0) and draw(st.integers(0, 3)):
-                jitter = draw(st.integers(-most, most)) if tick else draw(st.integers(0, most))
-                readings.append(sample(START + tick * interval_ms + jitter, (position, float(3 * tick + position))))
+            if draw(st.integers(0, 3)):
+                at_ms = START + tick * interval_ms + phases[position] + draw(st.integers(-most, most))
+                readings.append(sample(at_ms, (position, float(3 * tick + position))))
     return interval_ms, lateness_ms, sorted(readings, key=lambda one: one.at_ms)
 
 
@@ -138,13 +139,46 @@ def test_what_comes_after_its_frame_has_closed_is_counted_late_and_not_learnt(
     assert sum(np.isfinite(frame.values).sum() for frame in closed[: tick + 1]) == 4 * (tick + 1) - 1
 
 
-def test_half_a_tick_away_is_the_next_tick() -> None:
-    """Jitter is told apart at exactly half the interval; the anchor is the first reading's own time."""
+@pytest.mark.parametrize(("after_ms", "tick"), [(-499, None), (499, None), (500, 1), (501, 1), (1499, 1), (1500, 2)])
+def test_a_reading_belongs_to_the_nearest_tick(after_ms: int, tick: int | None) -> None:
+    """Told apart at exactly half the interval; the first reading's own time is tick 0, of which there is one reading."""
     first = START + 370
-    around = [first + TICK // 2 - 1, first + TICK // 2, first + 3 * TICK // 2 - 1, first + 3 * TICK // 2]
-    _, closed, counts = feed(init(1, TICK), [sample(at, (0, 1.0)) for at in [first, *around, first + 9 * TICK]])
-    assert [(f.tick, f.at_ms) for f in closed[:3]] == [(0, first), (1, first + 500), (2, first + 1500)]
-    assert counts == {"duplicate": 2}
+    frames, closed, counts = feed(init(1, TICK), [sample(first, (0, 1.0)), sample(first + after_ms, (0, 2.0))])
+    _, more = pass_time(frames, first + 10**6)
+    assert [frame.tick for frame in closed + more] == ([0] if tick is None else [0, tick])
+    assert counts == ({"duplicate": 1} if tick is None else {})
+
+
+@pytest.mark.parametrize("phase_ms", [-500, -400, -100, 0, 250, 450, 499, 500])
+@pytest.mark.parametrize("jitter_ms", [0, 40, 150])
+def test_no_reading_is_lost_whatever_its_place_within_the_tick(phase_ms: int, jitter_ms: int) -> None:
+    """Two sensors of one beat at any distance, each jittering: each reading ends in a frame of its own, none is doubled."""
+    rng = np.random.default_rng(1)
+    count = 400
+    samples = [sample(START, (0, 0.0))]
+    samples += [
+        sample(START + k * TICK + shift + int(rng.integers(-jitter_ms, jitter_ms + 1)), (position, float(k)))
+        for k in range(1, count)
+        for position, shift in ((0, 0), (1, phase_ms))
+    ]
+    _, closed, counts = feed(init(2, TICK), sorted(samples, key=lambda one: one.at_ms))
+    assert counts == {}
+    for position in (0, 1):
+        values = [frame.values[position] for frame in closed[2:]]
+        assert values == [values[0] + k for k in range(len(values))]
+        assert len(values) > count - 6
+
+
+@pytest.mark.parametrize("period_ms", [999, 1001, 997.3, 1002.9])
+def test_a_beat_that_drifts_loses_no_more_than_it_must(period_ms: float) -> None:
+    """A clock that runs a little fast or slow passes a whole tick now and then: one reading, or one gap, each time."""
+    rng = np.random.default_rng(2)
+    count = 4000
+    samples = [sample(START + round(k * period_ms) + int(rng.integers(0, 80)), (0, float(k))) for k in range(count)]
+    _, closed, counts = feed(init(1, TICK), samples)
+    passed = abs(period_ms - TICK) * count / TICK
+    assert sum(frame.gap for frame in closed) <= (passed + 1 if period_ms > TICK else 0)
+    assert counts.total() <= (passed + 1 if period_ms < TICK else 0)
 
 
 def test_ticks_without_any_reading_are_told_as_a_gap() -> None:
@@ -294,7 +328,7 @@ ANY_SAMPLES = st.lists(
 def test_laws_of_any_stream(samples: list[Sample], interval_ms: int, lateness_ms: int, data: st.DataObject) -> None:
     """Every reading ends in one frame or one counter; frames go forward; what is open is bounded; the past is not touched."""
     frames = init(3, interval_ms, min(lateness_ms, MOST_LATE * interval_ms))
-    bound = frames.lateness_ms // interval_ms + 3
+    bound = frames.lateness_ms // interval_ms + 4
     sent = taken = counted = 0
     next_tick = -(10**15)
     for one in samples:

@@ -22,6 +22,8 @@ from simulator.devices import Device, Fault
 from simulator.feeder import Due, Feeder, recorded, simulated
 
 SEED = 20260101
+CONNECT_S = 5.0
+STEP_S = 0.1
 PART_S = 1.0
 
 
@@ -45,7 +47,11 @@ def run_devices(args: Namespace) -> int:
         config = SessionConfig(client_id=f"fleetgp-devices-{os.getpid()}")
         session = Session(link, config, clock=clock, outbox=outbox, log=log)
         session.start()
+        connect_by_s = clock.monotonic_s() + CONNECT_S
         try:
+            # what is said before the connection stands would arrive behind what is said after
+            while not stop.is_set() and clock.monotonic_s() < connect_by_s and not session.wait_connected(STEP_S):
+                continue
             feeder = Feeder(session, clock, report)
             dues = _recorded(args) if args.recording else _simulated(args, clock.now_ms())
             feeder.run(dues, args.seconds, stop)

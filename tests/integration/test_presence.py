@@ -76,7 +76,7 @@ def test_a_signal_during_the_start_ends_a_program_too(bench: Bench, any_broker: 
 @pytest.mark.broker
 @pytest.mark.parametrize("name", ["pump-1", "coordinator", "bridge"])
 def test_the_later_of_two_under_one_name_leaves(
-    bench: Bench, desk: Desk, broker: EmbeddedBroker, name: str, tmp_path: Path
+    bench: Bench, desk: Desk, any_broker: EmbeddedBroker, name: str, tmp_path: Path
 ) -> None:
     """It says why and ends with 2; the earlier goes on and its retained status stands."""
     first = start(bench, name)

@@ -26,7 +26,7 @@ _MISSING = {"nan", "", "null", "none", "unavailable", "unknown", "na"}
 class Content(msgspec.Struct, frozen=True, kw_only=True):
     """One payload: values by field name (None = said to be missing), its time and count where it has them.
 
-    rejected: fields left out, by reason (``text``, ``range``, ``time``).
+    rejected: fields left out, by reason (``text``, ``range``, ``time``, ``name``).
     """
 
     values: Mapping[str, float | None]

@@ -18,6 +18,7 @@ TIME_KEYS = ("time", "timestamp", "ts", "at_ms", "last_seen")
 SEQUENCE_KEYS = ("seq", "sequence")
 MAX_FIELDS = 256
 MAX_DEPTH = 8
+MAX_NAME = 256
 
 
 def read(payload: bytes) -> Content:
@@ -47,8 +48,10 @@ def _read_object(document: dict[str, object]) -> Content:
         try:
             if key in TIME_KEYS:
                 at_ms = epoch_ms(value) if at_ms is None and value is not None else at_ms
-            elif key in SEQUENCE_KEYS and type(value) is int and abs(value) < 2**63:
+            elif key in SEQUENCE_KEYS and type(value) is int and 0 <= value < 2**63:
                 sequence = value
+            elif not name.strip() or len(name) > MAX_NAME or "\0" in name:
+                raise PeerError("name", f"{name[:40]!r} is no usable name of a field")
             else:
                 values[name] = number(value)
         except PeerError as err:

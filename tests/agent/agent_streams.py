@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 
 import msgspec
 import numpy as np
@@ -107,6 +108,12 @@ class Hub:
         self.coordinator = self.new_coordinator()
         self.model = b""
         self.heard: list[tuple[str, str, bytes]] = []
+
+    def twin(self) -> Hub:
+        """The same fleet once more; states are values, so that only what holds them is copied."""
+        other = copy(self)
+        other.agents, other.away, other.heard = dict(self.agents), set(self.away), list(self.heard)
+        return other
 
     def new_coordinator(self) -> coordination.State:
         chosen = coordination.CoordinatorConfig(round_s=10.0, answer_s=0.0, **self.settings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -50,7 +51,13 @@ def streams(count: int = 3000, sd: float = 1.0, seed: int = 0) -> dict[str, Iter
 
 
 def hub_of(count: int, frames: int = 60, **settings: float) -> Hub:
-    """A fleet after so many rounds, each after so many frames."""
+    """A fleet after so many rounds, each after so many frames; one that a test may change."""
+    return grown_hub(count, frames, tuple(settings.items())).twin()
+
+
+@cache
+def grown_hub(count: int, frames: int, chosen: tuple[tuple[str, float], ...]) -> Hub:
+    settings = dict(chosen)
     hub = Hub(TWO, NAMES, **settings)
     rows = streams()
     for _ in range(count):

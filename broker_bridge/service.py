@@ -27,7 +27,7 @@ NAME = "bridge"
 MAINTAIN_S = 5.0
 WAIT_S = 0.25  # how late a stop is noticed at most
 DRAIN_S = 1.0  # at the end, for what came in already
-SHORT_LIFE_S = 5.0  # a broker of ours that ends sooner will not do better the next time
+SHORT_LIFE_S = 3.0  # a broker of ours that ends sooner will not do better the next time
 
 
 def store_path(settings: Settings) -> Path:

@@ -62,7 +62,7 @@ def same(ours: State, theirs: State) -> bool:
     return freeze(ours) == freeze(theirs)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=25, deadline=None, derandomize=True)
 @given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=1, max_size=6))
 def test_stop_and_go_equals_never_stopping(
     tmp_path_factory: pytest.TempPathFactory, legs: list[tuple[int, bool]]

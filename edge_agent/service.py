@@ -179,7 +179,8 @@ class Agent:
 
     def _pass_time(self) -> None:
         now_ms = self.program.clock.now_ms()
-        if now_ms >= self.next_tick_ms:
+        # frames that were open before a restart wait for the readings that the broker owes
+        if now_ms >= self.next_tick_ms and not self.is_waiting:
             self.next_tick_ms = now_ms + round(WAIT_S * 1000)
             after, _ = agent.step(self.memory.state, Tick(now_ms))
             if after is not self.memory.state:  # time alone closed a frame

@@ -115,6 +115,8 @@ class Demo:
         say(f"programs    bridge, coordinator, dashboard, {len(early)} agents ({', '.join(early)})")
         self._wait_online(url, {*early, "bridge", "coordinator"})
         self.dashboard_ok = self._is_dashboard_up(ONLINE_S)
+        if not self.dashboard_ok and not self.stop.is_set():
+            say(f"dashboard   does not answer; see {self.children.logs / 'dashboard.log'}")
 
     def _common(self, url: str) -> list[str]:
         clock = "recording" if self.plan.recordings else "live"

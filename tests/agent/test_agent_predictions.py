@@ -63,7 +63,7 @@ def test_a_prediction_never_uses_the_frame_it_is_of(learnt: State, a: float, dus
 def test_what_is_known_ahead_counts_from_its_own_frame_and_other_covariates_one_later(learnt: State) -> None:
     low, high = only(learnt, [20.0, 5.0, 0.0, -1.0]), only(learnt, [20.0, 5.0, 0.0, 1.0])
     moved = high.channels["a"].mean - low.channels["a"].mean
-    assert 3.0 < moved < 5.0  # a follows its set point twofold, as learnt within a fifth from 150 frames
+    assert 2.0 < moved < 6.0  # a follows its set point twofold: 4, of which 150 frames against a prior leave a part
     # the set point of a frame where none came is the last one known
     silent = only(learnt, [20.0, 5.0, 0.0, math.nan])
     held = only(learnt, [20.0, 5.0, 0.0, float(learnt.covariates[1])])

@@ -124,6 +124,19 @@ def test_a_frame_of_the_warm_up_is_never_an_event() -> None:
     assert events(effects) == []
 
 
+def test_a_channel_that_speaks_for_the_first_time_is_no_event() -> None:
+    """Long after the others, from far away: there is nothing yet that it could be odd against."""
+    rows = list(ar_rows(8, 150))
+    for row in rows[:100]:
+        row[1] = math.nan
+    for row in rows[100:]:
+        row[1] += 5000.0
+    state, effects = feed(fresh(), rows)
+    assert events(effects) == []
+    assert state.learner is not None
+    assert state.learner.statistics.n[1] > 40
+
+
 def test_an_event_stays_open_while_nothing_comes_and_closes_when_all_is_calm(calm: State) -> None:
     nothing = [np.full(2, math.nan)] * 50
     state, effects = feed(calm, [[200.0, 5.0], *nothing], 200)

@@ -169,6 +169,19 @@ def test_no_reading_is_lost_whatever_its_place_within_the_tick(phase_ms: int, ji
         assert len(values) > count - 6
 
 
+@pytest.mark.parametrize("phase_ms", [0, 300, 480, 500])
+def test_a_sensor_that_was_restarted_may_come_back_at_another_place_within_the_tick(phase_ms: int) -> None:
+    rng = np.random.default_rng(3)
+    samples = [sample(START + k * TICK, (0, float(k))) for k in range(300)]
+    for k in [*range(1, 50), *range(50 + SILENT_AFTER + 5, 300)]:
+        at_ms = START + k * TICK + (0 if k < 50 else phase_ms) + int(rng.integers(-100, 101))
+        samples.append(sample(at_ms, (1, float(k))))
+    _, closed, counts = feed(init(2, TICK), sorted(samples, key=lambda one: one.at_ms))
+    heard = {frame.values[1] for frame in closed}
+    assert len(set(map(float, range(80, 295))) - heard) <= 1
+    assert counts.total() <= 1
+
+
 @pytest.mark.parametrize("period_ms", [999, 1001, 997.3, 1002.9])
 def test_a_beat_that_drifts_loses_no_more_than_it_must(period_ms: float) -> None:
     """A clock that runs a little fast or slow passes a whole tick now and then: one reading, or one gap, each time."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
+from functools import cache
 
 import msgspec
 import numpy as np
@@ -156,3 +157,26 @@ def tell(
         event = coordination.BootstrapArrived if kind == "bootstrap" else coordination.SummaryArrived
         coordinator, _ = rounds.step(coordinator, event(at_ms, name, payload))
     return rounds.step(coordinator, coordination.Tick(at_ms))
+
+
+NAMES = ("left", "middle", "right")
+
+
+def streams(count: int = 3000, sd: float = 1.0, seed: int = 0) -> dict[str, Iterator[Array]]:
+    return {name: ar_rows(seed + k, count, level=(20.0 + k, 5.0 - k), sd=sd) for k, name in enumerate(NAMES)}
+
+
+def hub_of(count: int, frames: int = 60, **settings: float) -> Hub:
+    """A fleet after so many rounds, each after so many frames; one that a test may change."""
+    return grown_hub(count, frames, tuple(settings.items())).twin()
+
+
+@cache
+def grown_hub(count: int, frames: int, chosen: tuple[tuple[str, float], ...]) -> Hub:
+    settings = dict(chosen)
+    hub = Hub(TWO, NAMES, **settings)
+    rows = streams()
+    for _ in range(count):
+        hub.read(rows, frames)
+        hub.round()
+    return hub

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator
-from functools import cache
-from typing import Any
-
 import msgspec
 import numpy as np
 import pytest
 from agent_streams import (
+    NAMES,
     START,
     TICK,
     TWO,
@@ -20,50 +16,27 @@ from agent_streams import (
     counts,
     feed,
     fresh,
+    hub_of,
     predictions,
     readings,
     run,
+    streams,
     tell,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from coordinator import rounds
 from coordinator import state as coordination
 from edge_agent import agent
 from edge_agent.state import ModelArrived, Publish, RoundOpened, State
 from fleetgp import features
-from fleetgp.arrays import Array
 from fleetgp.gp.aggregate import Belief
 from fleetgp.schema import Channel, Schema
 from fleetgp.wire import codec
-from fleetgp.wire.convert import from_triangles, to_array, to_tensor
+from fleetgp.wire.convert import from_triangles, to_array
 from fleetgp.wire.freeze import freeze
-from fleetgp.wire.messages import FleetModel, Included, Summary, Tensor
+from fleetgp.wire.messages import FleetModel, Summary
 
-MODEST = settings(max_examples=60, deadline=None, derandomize=True)
-NAMES = ("left", "middle", "right")
 F = features.size(2, 2, 0)
-
-
-def streams(count: int = 3000, sd: float = 1.0, seed: int = 0) -> dict[str, Iterator[Array]]:
-    return {name: ar_rows(seed + k, count, level=(20.0 + k, 5.0 - k), sd=sd) for k, name in enumerate(NAMES)}
-
-
-def hub_of(count: int, frames: int = 60, **settings: float) -> Hub:
-    """A fleet after so many rounds, each after so many frames; one that a test may change."""
-    return grown_hub(count, frames, tuple(settings.items())).twin()
-
-
-@cache
-def grown_hub(count: int, frames: int, chosen: tuple[tuple[str, float], ...]) -> Hub:
-    settings = dict(chosen)
-    hub = Hub(TWO, NAMES, **settings)
-    rows = streams()
-    for _ in range(count):
-        hub.read(rows, frames)
-        hub.round()
-    return hub
 
 
 def belief_of(model: FleetModel) -> Belief:
@@ -307,89 +280,6 @@ def test_a_coordinator_that_lost_its_memory_has_a_model_again_within_two_rounds(
     for name in NAMES:
         assert hub.agents[name].origin == model.origin
         assert np.linalg.eigvalsh(knowledge(hub.agents[name]).precision).min() > 1 - 1e-9
-
-
-@pytest.fixture(scope="module")
-def late_hub() -> Hub:
-    return hub_of(3)
-
-
-def raw(*numbers: float) -> Tensor:
-    return Tensor(shape=(len(numbers),), data=struct.pack(f"<{len(numbers)}d", *numbers))
-
-
-def spoilt(model: FleetModel) -> dict[str, FleetModel]:
-    other = Schema(channels=(Channel(name="a"), Channel(name="c")))
-    triangles = to_array(model.precision, (2, F * (F + 1) // 2), "precision")
-    replace: Any = msgspec.structs.replace
-    return {
-        "another schema": replace(model, schema=other),
-        "another interval": replace(model, schema=msgspec.structs.replace(model.schema, interval_s=2.0)),
-        "a scale of nothing": replace(model, scale=raw(1.0, 0.0)),
-        "a negative scale": replace(model, scale=raw(1.0, -1.0)),
-        "a centre that is no number": replace(model, centre=raw(1.0, float("nan"))),
-        "an infinite noise": replace(model, noise_variance=raw(1.0, float("inf"))),
-        "no noise": replace(model, noise_variance=raw(1.0, 0.0)),
-        "no deviation": replace(model, deviation_scale=raw(*[0.0] * F)),
-        "too few numbers": replace(model, deviation_scale=raw(1.0)),
-        "a shape that lies": replace(model, shift=Tensor(shape=(2, F), data=b"12345678")),
-        "a precision that is no number": replace(
-            model, precision=Tensor(shape=triangles.shape, data=b"\xff" * 8 * triangles.size)
-        ),
-        "a negative precision": replace(model, precision=to_tensor(-triangles)),
-        "an indefinite precision": replace(model, precision=to_tensor(triangles * np.array([[1.0], [0.0]]))),
-        "numbers beyond all sense": replace(model, precision=to_tensor(1e300 * triangles)),
-        "a scale beyond all sense": replace(model, scale=raw(1e-300, 1e-300)),
-        "a centre beyond all sense": replace(model, centre=raw(1e300, 1e300)),
-        "more of the agent than it sent": replace(
-            model,
-            included={
-                n: Included(incarnation=i.incarnation, sequence=i.sequence, factor=1e9)
-                for n, i in model.included.items()
-            },
-        ),
-    }
-
-
-def check_harmless(state: State, payload: bytes, row: list[float]) -> None:
-    """A model that was refused leaves the agent as it was and is counted once; one that was taken predicts numbers."""
-    after, effects = agent.step(state, ModelArrived(START, payload))
-    if after is not state:
-        assert effects == []
-        _, effects = run(after, [readings(10_000, row), readings(10_001, row)])
-        for effect in effects:
-            if isinstance(effect, Publish):
-                codec.encode(effect.message)
-        return
-    assert sum(counts(effects).values()) <= 1
-    assert all(reason.startswith("model_") or reason == "numerical" for reason in counts(effects))
-
-
-@pytest.mark.parametrize("which", list(spoilt(codec.decode(hub_of(3).model, FleetModel))))
-def test_a_model_that_is_wrong_is_counted_and_ignored(late_hub: Hub, which: str) -> None:
-    good = codec.decode(late_hub.model, FleetModel)
-    wrong = msgspec.structs.replace(spoilt(good)[which], round=good.round + 1)
-    payload = msgspec.msgpack.encode(wrong)  # past our own checks: as a foreign program would send it
-    for state in (late_hub.agents["left"], fresh(agent_id="new")):
-        frozen = freeze(state)
-        after, effects = agent.step(state, ModelArrived(START, payload))
-        is_taken = which == "more of the agent than it sent" and not state.sent  # nothing of it is inside
-        if not is_taken:
-            assert sum(counts(effects).values()) == 1
-            assert after is state
-        assert freeze(state) == frozen
-        check_harmless(state, payload, [20.0, 5.0])
-
-
-@MODEST
-@given(st.data())
-def test_a_model_with_bytes_changed_or_cut_never_breaks_an_agent(late_hub: Hub, data: st.DataObject) -> None:
-    payload = bytearray(late_hub.model)
-    for _ in range(data.draw(st.integers(1, 4))):
-        payload[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))
-    cut = data.draw(st.one_of(st.just(len(payload)), st.integers(0, len(payload))))
-    check_harmless(late_hub.agents["left"], bytes(payload[:cut]), [20.0, 5.0])
-    check_harmless(fresh(agent_id="new"), bytes(payload[:cut]), [20.0, 5.0])
 
 
 def test_sixty_four_channels_learn_and_answer_a_round() -> None:

@@ -85,10 +85,7 @@ def _take_reading(result: Sorted, message: Arrived, policy: ClockPolicy) -> None
         result.leave_out(err.code, f"{series}: {err.detail}; kept under {QUARANTINE}{series}")
         series, at_ms = QUARANTINE + series, message.received_ms
         values = {**values, "claimed_at_ms": None if content.at_ms is None else float(content.at_ms)}
-    sequence = content.sequence
-    if sequence is not None and sequence < 0:
-        sequence = None  # no count of a sender; the values are a reading all the same
-    result.rows.append(Row("reading", series, at_ms, values, message.received_ms, sequence))
+    result.rows.append(Row("reading", series, at_ms, values, message.received_ms, content.sequence))
 
 
 def _take_ours(result: Sorted, message: Arrived) -> None:

@@ -88,28 +88,27 @@ def term(message: Summary, channels: int, phi: Array) -> tuple[Term, Array, Arra
     count = to_array(message.count, (channels,), "count")
     if np.any(count < 0) or np.any(noise_var <= 0):
         raise PeerError("negative", f"{message.agent} sent a negative count or a noise variance that is not positive")
-    most = SURPLUS / float(np.min(phi))
     is_sound = (
         np.all(count <= MOST_READINGS)
         and np.all((noise_var >= 1 / LARGEST) & (noise_var <= LARGEST))
         and np.all(np.abs(shift) <= LARGEST)
-        and np.all(np.abs(triangles) <= most)
     )
     if not is_sound:
         raise PeerError("range", f"{message.agent} sent numbers that no readings lead to")
-    precision = from_triangles(triangles, size)
+    precision, most = from_triangles(triangles, size), SURPLUS / float(np.min(phi))
     eigenvalues = np.linalg.eigvalsh(precision)
-    if np.any(eigenvalues[:, -1] > most):
+    if not np.all(eigenvalues[:, -1] <= most):
         raise PeerError("range", f"{message.agent} claims to know more than a deviating agent can")
-    if np.any(eigenvalues[:, 0] < -INDEFINITE):
+    if not np.all(eigenvalues[:, 0] >= -INDEFINITE):
         raise PeerError("indefinite", f"{message.agent} sent a precision that is not positive semidefinite")
     return Term(precision, shift), noise_var, count
 
 
 def is_usable(term: Term, noise_var: Array) -> bool:
     """Whether a term that was let in may still be added after a change of basis."""
-    numbers = (term.precision, term.shift, noise_var, 1 / noise_var)
-    if not all(bool(np.all(np.abs(x) <= LARGEST_REBASED)) for x in numbers):
+    if not all(bool(np.all(np.abs(x) <= LARGEST_REBASED)) for x in (*term, noise_var)):
+        return False
+    if not np.all(noise_var >= 1 / LARGEST_REBASED):
         return False
     return bool(np.all(np.linalg.eigvalsh(term.precision)[:, 0] >= -INDEFINITE))
 

@@ -1,8 +1,8 @@
 """What the coordinator heard, in SQLite: a snapshot of its state and every event since, in order.
 
 Killed anywhere it comes back to the same model, bit for bit: an event is in the journal before it is acted on or
-acknowledged, and the brain is a pure function of its events. Bounded: a new snapshot takes the place of the events
-before it, after so many of them or so many bytes.
+acknowledged, and the brain is a pure function of its events. Bounded: now and then a new snapshot takes the place of the
+events before it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from fleetgp.wire.freeze import freeze, thaw
 
 APPLICATION_ID = 0x464C5443  # "FLTC"
 VERSION = 1
+# A snapshot is due after so many events, once they are as large as the last snapshot (a large state is not written again
+# and again); at the latest after so many bytes more than that; and after so many rounds, which are slow to take up again.
 SNAPSHOT_EVERY = 500
-# beside as many bytes as the last snapshot had, so that large states are not written again and again
 SNAPSHOT_BYTES = 16_000_000
+SNAPSHOT_ROUNDS = 100
 BUSY_S = 1.0
 
 _TABLES = (
@@ -64,6 +66,7 @@ class Journal:
         self._events = 0
         self._bytes = 0
         self._snapshot_bytes = 0
+        self._snapshot_round = 0
         with self._plain_words("opened"):
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_S)
         try:
@@ -84,16 +87,14 @@ class Journal:
             if snapshot is not None:
                 last, crc, payload = snapshot
                 state = thaw(_sound(crc, payload), State)
-                self._snapshot_bytes = len(payload)
-            for number, crc, payload in self._db.execute("SELECT id, crc, event FROM events ORDER BY id"):
+                self._snapshot_bytes, self._snapshot_round = len(payload), state.round
+            for crc, payload in self._db.execute("SELECT crc, event FROM events ORDER BY id"):
                 last += 1
-                if number != last:
-                    raise PeerError("gap", f"event {last} is missing")
                 state, _ = step(state, thaw(_sound(crc, payload), Entry).event)
                 self._events += 1
                 self._bytes += len(payload)
             if last != self._last():
-                raise PeerError("gap", f"event {last + 1} is missing")
+                raise PeerError("gap", f"{self._last() - last} events are missing")
         if snapshot is None or state.config != fresh.config:
             state = msgspec.structs.replace(state, config=fresh.config)
             with self._plain_words("written"):
@@ -104,7 +105,7 @@ class Journal:
         """Journal events, all or none. before: the state they are applied to, snapshotted now and then."""
         payloads = [freeze(Entry(event)) for event in events]
         with self._plain_words("written"):
-            if self._events >= SNAPSHOT_EVERY or self._bytes >= SNAPSHOT_BYTES + self._snapshot_bytes:
+            if self._is_due(before):
                 self._snapshot(before)
             with self._db:
                 self._db.execute("BEGIN IMMEDIATE")
@@ -139,6 +140,11 @@ class Journal:
                 for statement in _TABLES:
                     self._db.execute(statement)
 
+    def _is_due(self, state: State) -> bool:
+        excess = self._bytes - self._snapshot_bytes
+        is_many = self._events >= SNAPSHOT_EVERY and excess >= 0
+        return is_many or excess >= SNAPSHOT_BYTES or state.round - self._snapshot_round >= SNAPSHOT_ROUNDS
+
     def _snapshot(self, state: State) -> None:
         payload = freeze(state)
         with self._db:
@@ -146,7 +152,8 @@ class Journal:
             row = (self._last(), zlib.crc32(payload), payload)
             self._db.execute("INSERT OR REPLACE INTO snapshot VALUES (1, ?, ?, ?)", row)
             self._db.execute("DELETE FROM events")
-        self._events, self._bytes, self._snapshot_bytes = 0, 0, len(payload)
+        self._events, self._bytes = 0, 0
+        self._snapshot_bytes, self._snapshot_round = len(payload), state.round
 
     def _last(self) -> int:
         """Number of the last event ever journalled, as SQLite keeps it apart from the events: they are counted by it."""

@@ -7,7 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from synthetic_agents import (
 )
 
 from coordinator import rounds
-from coordinator.journal import SNAPSHOT_EVERY, Journal
+from coordinator.journal import SNAPSHOT_EVERY, SNAPSHOT_ROUNDS, Journal
 from coordinator.state import CoordinatorConfig, Event, State, Tick
 from fleetgp.errors import StorageError
 from fleetgp.wire.freeze import freeze, thaw
@@ -150,11 +150,32 @@ def test_snapshots_keep_the_journal_short(path: Path) -> None:
             state, _ = run(state, events)
         sizes.append(sum(file.stat().st_size for file in path.parent.iterdir()))
     journal.close()
-    with sqlite3.connect(path) as db:
-        assert db.execute("SELECT count(*) FROM events").fetchone()[0] <= SNAPSHOT_EVERY
-    db.close()
+    assert rows(path, "SELECT count(*) FROM events") <= 2 * SNAPSHOT_ROUNDS + 2
     assert max(sizes[4:]) <= 1.05 * max(sizes[:4])
     assert loaded(path).round == state.round == 8 * (SNAPSHOT_EVERY // 4)
+
+
+def rows(path: Path, question: str) -> int:
+    db = sqlite3.connect(path)
+    (answer,) = db.execute(question).fetchone()
+    db.close()
+    return int(answer)
+
+
+def test_large_state_is_not_written_again_for_a_few_small_events(path: Path) -> None:
+    """A fleet of thousands: a snapshot of megabytes waits for megabytes of events, so that a card wears twice as fast as
+    what it is told, and not forty times."""
+    one = run(open_round(federated()), [answered(summary("a", open_round(federated())))])[0]
+    large = msgspec.structs.replace(one, answers={f"agent-{k}": one.answers["a"] for k in range(2000)})
+    journal = Journal(path)
+    journal.load(large, rounds.step)
+    for _ in range(10):
+        journal.append([Tick(0)] * 500, large)
+    journal.append([told(bootstrap("a"))] * 8000, large)
+    journal.append([Tick(0)], large)
+    journal.close()
+    assert rows(path, "SELECT last FROM snapshot") == 5000 + 8000
+    assert rows(path, "SELECT count(*) FROM events") == 1
 
 
 def test_few_large_events_are_bounded_like_many_small_ones(path: Path) -> None:
@@ -189,6 +210,14 @@ def foreign_database(path: Path) -> None:
     db.close()
 
 
+def illegible_names(path: Path) -> None:
+    """SQLite quotes them in what it says, and Python cannot read that."""
+    written(path)
+    content = path.read_bytes()
+    assert b"CREATE TABLE events" in content
+    path.write_bytes(content.replace(b"CREATE TABLE events", b"CREAT\xc5 TABLE events"))
+
+
 def newer_journal(path: Path) -> None:
     written(path)
     with sqlite3.connect(path) as db:
@@ -202,10 +231,11 @@ def newer_journal(path: Path) -> None:
         (lambda path: path.write_text("my diary\n" * 1000), "not a coordinator's journal"),
         (lambda path: path.write_bytes(b"SQLite format 3\0" + b"\xff" * 5000), "move it away"),
         (foreign_database, "not a coordinator's journal"),
+        (illegible_names, "move it away"),
         (newer_journal, "version 99"),
         (lambda path: path.mkdir(), "check that it is a file"),
     ],
-    ids=["text", "damaged head", "another program's database", "of a newer version", "a folder"],
+    ids=["text", "damaged head", "another program's database", "illegible names", "of a newer version", "a folder"],
 )
 def test_file_that_is_not_ours_is_refused_in_plain_words_and_left_as_it_was(
     path: Path, make: object, words: str
@@ -217,6 +247,18 @@ def test_file_that_is_not_ours_is_refused_in_plain_words_and_left_as_it_was(
         Journal(path)
     assert str(path) in str(caught.value)
     assert (path.read_bytes() if path.is_file() else b"") == before
+
+
+@pytest.mark.parametrize("make", [foreign_database, newer_journal])
+def test_file_that_is_refused_is_let_go_of_at_once(path: Path, make: Callable[[Path], None]) -> None:
+    """Its owner can go on with it, however long the error is looked at."""
+    make(path)
+    with pytest.raises(StorageError) as caught:
+        Journal(path)
+    db = sqlite3.connect(path, timeout=0, isolation_level=None)
+    db.execute("BEGIN EXCLUSIVE")
+    db.close()
+    assert caught.value.__traceback__ is not None
 
 
 def test_folder_that_is_not_there_is_said_in_plain_words(path: Path) -> None:
@@ -238,6 +280,31 @@ def test_flipped_byte_is_noticed_or_harmless(path: Path, tmp_path: Path) -> None
             words.append(str(err))
     assert len(words) > len(sound) // 127 // 4
     assert all("move it away" in said and "damaged-at" in said for said in words)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "DELETE FROM events WHERE id = (SELECT max(id) FROM events)",
+        "DELETE FROM events WHERE id = (SELECT min(id) + 1 FROM events)",
+        "DELETE FROM events",
+        "DELETE FROM snapshot",
+        "UPDATE snapshot SET state = 'text'",
+    ],
+)
+def test_lost_record_is_noticed(path: Path, loss: str) -> None:
+    """Where one is gone, what follows would be a story that nobody lived; and at its end, one that was lived further."""
+    journal = Journal(path)
+    state = journal.load(FRESH, rounds.step)
+    for _ in range(SNAPSHOT_EVERY // len(STORY) + 1):
+        journal.append(STORY, state)
+    journal.append(STORY, run(state, STORY)[0])  # a snapshot, and events after it
+    journal.close()
+    with sqlite3.connect(path) as db:
+        db.execute(loss)
+    db.close()
+    with pytest.raises(StorageError, match="move it away"):
+        loaded(path)
 
 
 def test_second_coordinator_on_one_journal_is_refused(path: Path) -> None:

@@ -87,6 +87,7 @@ UNSOUND_SUMMARIES: list[tuple[str, dict[str, Any], str]] = [
     ("noise without end", {"noise_variance": raw(Q, value=1e308)}, "range"),
     ("huge shift", {"shift": raw(Q, F, value=-1e300)}, "range"),
     ("huge precision", {"precision": precision(1e308 * np.eye(F))}, "range"),
+    ("numbers that overflow a factorisation", {"precision": precision(1e308 * np.ones((F, F)))}, "range"),
     ("more precision than a deviating agent can have", {"precision": precision(201 * np.eye(F))}, "range"),
     ("the same, of no single entry", {"precision": precision(199 * np.ones((F, F)))}, "range"),
     ("negative precision", {"precision": precision(-np.eye(F))}, "indefinite"),

@@ -130,6 +130,8 @@ class Desk:
         self.session = Session(parse_url(url), config, clock=clock, outbox=self._outbox, log=Log(name, level="error"))
         self.session.start()
         self.heard: list[Incoming] = []
+        self._waiting: dict[str, list[Incoming]] = {}
+        self._decoded: dict[str, list[Message]] = {}
 
     def say(self, topic: str, payload: bytes | str | Mapping[str, object], *, is_retained: bool = False) -> None:
         """Durable: survives an absent broker."""
@@ -156,6 +158,7 @@ class Desk:
         for message in self.session.receive(5000, seconds):
             self.session.ack(message)
             self.heard.append(message)
+            self._waiting.setdefault(message.topic, []).append(message)
 
     def until(self, condition: Callable[[], object], timeout_s: float = 15.0) -> None:
         """Listen until it comes true; fails after the deadline."""
@@ -170,7 +173,15 @@ class Desk:
 
     def of(self, kind: type[M], topic: str) -> list[M]:
         """All messages heard on a topic, oldest first, decoded."""
-        return [codec.decode(m.payload, kind) for m in self.heard if m.topic == topic and m.payload]
+        waiting = self._waiting.pop(topic, [])
+        decoded = self._decoded.setdefault(topic, [])
+        decoded += [codec.decode(message.payload, kind) for message in waiting if message.payload]
+        return decoded  # type: ignore[return-value]
+
+    def forget(self, topic: str) -> None:
+        """As if nothing had been heard on it."""
+        self._waiting.pop(topic, None)
+        self._decoded.pop(topic, None)
 
     def predictions(self, agent_id: str) -> list[Prediction]:
         return self.of(Prediction, topics.agent(FLEET, agent_id, "predictions"))
@@ -183,10 +194,10 @@ class Desk:
 
     def status(self, name: str) -> Status | None:
         """What stands of a program now."""
-        return (self.of(Status, _topic(name, "status")) or [None])[-1]
+        return (self.of(Status, topic_of(name, "status")) or [None])[-1]
 
     def health(self, name: str) -> Health | None:
-        return (self.of(Health, _topic(name, "health")) or [None])[-1]
+        return (self.of(Health, topic_of(name, "health")) or [None])[-1]
 
     def dropped(self, name: str, reason: str) -> int:
         """How often, by its last health, a program has left something out for this reason."""
@@ -208,7 +219,8 @@ def as_bytes(payload: bytes | str | Mapping[str, object]) -> bytes:
     return (payload if isinstance(payload, str) else json.dumps(payload)).encode()
 
 
-def _topic(name: str, kind: str) -> str:
+def topic_of(name: str, kind: str) -> str:
+    """Topic of an agent, or of the bridge or the coordinator."""
     return topics.service(FLEET, name, kind) if name in ("bridge", "coordinator") else topics.agent(FLEET, name, kind)
 
 

@@ -92,7 +92,7 @@ def test_a_program_that_dies_ends_the_demo_with_its_last_words(contract: object,
 def test_recordings_are_played_by_the_same_programs(contract: object, bench: Bench, tmp_path: Path) -> None:
     """Two files, one an agent: all rows arrive and are predicted; it ends when they do, before its time is over."""
     files = [
-        str(write_recording(tmp_path / f"site_{name}.csv", 400, seed=n)) for n, name in enumerate(("east", "west"))
+        str(write_recording(tmp_path / f"site_{name}.csv", 250, seed=n)) for n, name in enumerate(("east", "west"))
     ]
     spec = str(write_spec(tmp_path / "spec.toml"))
     flags = ["--headless", "--seconds", "60", "--speed", "100", "--recording", *files, "--spec", spec]

@@ -9,11 +9,11 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from bench import FLEET, Bench, Desk, Running, desk_at
+from bench import Bench, Desk, Running, desk_at, topic_of
 
 from broker_bridge.broker import EmbeddedBroker
 from fleetgp.runtime.mqtt import Outgoing
-from fleetgp.wire import codec, topics
+from fleetgp.wire import codec
 from fleetgp.wire.messages import Status
 
 ONE = "[stream]\ninterval = 0.1\n[channels]\nflow = {}\n"
@@ -109,7 +109,7 @@ def test_a_rival_of_the_past_is_none(
     assert other.stop() == 0
     desk.until(lambda: not desk.is_online(name))
     again = start(bench, name)
-    desk.until(lambda: desk.is_online(name) and len(desk.of(Status, _status_topic(name))) > 3)
+    desk.until(lambda: desk.is_online(name) and len(desk.of(Status, topic_of(name, "status"))) > 3)
     desk.listen(0.5)
     assert again.is_alive, again.said
     assert desk.is_online(name)
@@ -122,7 +122,7 @@ def test_a_false_word_on_presence_is_put_right(bench: Bench, desk: Desk, any_bro
     desk.until(lambda: desk.is_online("pump-1"))
     said = desk.status("pump-1")
     gone = codec.encode(Status(at_ms=said.at_ms, name="pump-1", role="agent", is_online=False, instance=said.instance))
-    desk.session.publish(Outgoing(_status_topic("pump-1"), gone, 1, True))
+    desk.session.publish(Outgoing(topic_of("pump-1", "status"), gone, 1, True))
     desk.until(lambda: not desk.is_online("pump-1"))
     desk.until(lambda: desk.is_online("pump-1"))
     assert retained(bench, "pump-1").is_online
@@ -223,9 +223,3 @@ def fetch(port: int, path: str) -> tuple[int, str]:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as refusal:
         return refusal.code, refusal.read().decode()
-
-
-def _status_topic(name: str) -> str:
-    if name.startswith("pump"):
-        return topics.agent(FLEET, name, "status")
-    return topics.service(FLEET, name, "status")

@@ -267,3 +267,20 @@ def walk(seed: int, rows: int, *, sd: float = 1.0, centre: float = 5.0) -> Array
         values[t] = 0.9 * values[t - 1] + rng.standard_normal(K)
         values[t, 0] += 0.3 * values[t - 1, 2] + 0.1
     return centre + sd * (values + rng.standard_normal(K))
+
+
+def story() -> list[Event]:
+    """What a coordinator hears from two real agents over five rounds in which the basis changes once; and some garbage."""
+    brains = Brains(("a", "b"))
+    brains.read({"a": walk(1, 30), "b": walk(2, 25)})
+    brains.round()
+    brains.read({"a": walk(3, 20), "b": walk(4, 35)})
+    brains.round()
+    brains.read({"a": walk(5, 400, sd=6.0), "b": walk(6, 300, sd=4.0)})
+    brains.round(deaf=frozenset("b"))
+    brains.round()
+    model = brains.round()
+    assert model is not None
+    assert model.basis == 2
+    assert set(model.included) == {"a", "b"}
+    return brains.events

@@ -16,23 +16,21 @@ import pytest
 from synthetic_agents import (
     CONFIG,
     START_MS,
-    Brains,
     answered,
     bootstrap,
-    close_round,
     federated,
     open_round,
     run,
+    story,
     summary,
     told,
-    walk,
 )
 
 from coordinator import rounds
 from coordinator.journal import SNAPSHOT_EVERY, SNAPSHOT_ROUNDS, Journal
 from coordinator.state import CoordinatorConfig, Event, State, Tick
 from fleetgp.errors import StorageError
-from fleetgp.wire.freeze import freeze, thaw
+from fleetgp.wire.freeze import freeze
 
 FRESH = rounds.init(CONFIG, START_MS)
 
@@ -57,23 +55,6 @@ def killed(path: Path, where: Path) -> Path:
     for file in path.parent.glob(f"{path.name}*"):
         shutil.copy(file, where / file.name)
     return where / path.name
-
-
-def story() -> list[Event]:
-    """What a coordinator hears from two real agents over five rounds in which the basis changes once; and some garbage."""
-    brains = Brains(("a", "b"))
-    brains.read({"a": walk(1, 30), "b": walk(2, 25)})
-    brains.round()
-    brains.read({"a": walk(3, 20), "b": walk(4, 35)})
-    brains.round()
-    brains.read({"a": walk(5, 400, sd=6.0), "b": walk(6, 300, sd=4.0)})
-    brains.round(deaf=frozenset("b"))
-    brains.round()
-    model = brains.round()
-    assert model is not None
-    assert model.basis == 2
-    assert set(model.included) == {"a", "b"}
-    return brains.events
 
 
 STORY = story()
@@ -360,37 +341,3 @@ def test_killed_for_real_it_keeps_what_it_said_it_kept(path: Path) -> None:
                 break
         said = max([said, *(int(line) for line in process.stdout if line.endswith("\n"))])
     assert loaded(path, rounds.init(CoordinatorConfig(), 0)).round in (said, said + 1)
-
-
-# ---- the state itself as bytes
-
-
-def test_state_thaws_to_the_same_bits_at_every_point_of_a_story() -> None:
-    """A round open or not, moments, terms, a scale: and what follows from it is the same as well."""
-    state = FRESH
-    for number, event in enumerate(STORY):
-        state, _ = rounds.step(state, event)
-        again = thaw(freeze(state), State)
-        assert freeze(again) == freeze(state)
-        if number % 7 == 0:
-            assert freeze(run(again, STORY[number + 1 :])[0]) == freeze(run(state, STORY[number + 1 :])[0])
-
-
-def test_coordinator_runs_ten_thousand_rounds_in_the_same_memory() -> None:
-    """With agents that come, answer a few times and go for good: the state is no larger in the end than near the start."""
-    config = CoordinatorConfig(round_s=60.0, answer_s=5.0, half_life_rounds=1.0)
-    state = federated(config)
-    sizes = []
-    answers = [summary("x", state, seed=seed) for seed in range(4)]
-    for number in range(10_000):
-        state = open_round(state)
-        if number % 3 == 0:
-            name = f"agent-{number // 9}"
-            said = msgspec.structs.replace(answers[number % 4], agent=name, sequence=1 + number, basis=state.basis)
-            state, effects = run(state, [told(bootstrap(name, sequence=1 + number)), answered(said)])
-            assert effects == []
-        state, _ = close_round(state)
-        if number % 500 == 499:
-            sizes.append(len(freeze(state)))
-    assert state.round == 10_001
-    assert max(sizes[10:]) <= 1.02 * max(sizes[:10])

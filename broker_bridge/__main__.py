@@ -9,4 +9,5 @@ if __name__ == "__main__":
     try:
         sys.exit(bridge(sys.argv[1:]))
     except FleetError as error:
-        sys.exit(f"fleetgp bridge: {error}")
+        print(f"fleetgp bridge: {error}", file=sys.stderr)
+        sys.exit(2)  # as the dispatcher does

@@ -9,4 +9,5 @@ if __name__ == "__main__":
     try:
         sys.exit(coordinator(sys.argv[1:]))
     except FleetError as error:
-        sys.exit(f"fleetgp coordinator: {error}")
+        print(f"fleetgp coordinator: {error}", file=sys.stderr)
+        sys.exit(2)  # as the dispatcher does

@@ -9,4 +9,5 @@ if __name__ == "__main__":
     try:
         sys.exit(agent(sys.argv[1:]))
     except FleetError as error:
-        sys.exit(f"fleetgp agent: {error}")
+        print(f"fleetgp agent: {error}", file=sys.stderr)
+        sys.exit(2)  # as the dispatcher does

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import socket
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -90,6 +92,7 @@ def test_the_later_of_two_under_one_name_leaves(
     desk.listen(0.3)
     assert first.is_alive
     assert "told to leave" in first.said
+    assert len({notice.at_ms for notice in desk.rounds("opened")}) <= 1, "a second coordinator opens no round"
     assert (retained(bench, name).instance, retained(bench, name).is_online) == (instance, True)
     assert first.stop() == 0
 
@@ -165,6 +168,17 @@ def test_a_folder_that_cannot_be_used_is_said(bench: Bench, tmp_path: Path) -> N
         assert "data folder" in program.said
         assert "data.dir" in program.said
         assert "Traceback" not in program.said
+
+
+@pytest.mark.parametrize("package", ["edge_agent", "coordinator", "broker_bridge"])
+def test_a_program_without_the_dispatcher_fails_alike(package: str, tmp_path: Path) -> None:
+    """``python -m edge_agent`` is what a small device runs: the same sentence and the same exit status."""
+    (tmp_path / "data").write_text("I am a file")
+    flags = ["--data-dir", str(tmp_path / "data"), "--broker", "mqtt://127.0.0.1:1"]
+    done = subprocess.run([sys.executable, "-m", package, *flags], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 2
+    assert done.stderr.startswith("fleetgp ")
+    assert "Traceback" not in done.stderr
 
 
 def test_a_port_in_use_is_said(bench: Bench, tmp_path: Path) -> None:

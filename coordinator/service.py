@@ -80,7 +80,7 @@ class Coordinator:
     def _announce(self) -> None:
         state = self.state
         self.program.announce(
-            state="federated" if state.basis else "starting",
+            state="federated" if state.scaling is not None else "starting",
             basis=state.basis,
             round=state.round,
             schema=state.schema,

@@ -11,6 +11,9 @@ from fleetgp.payloads import plain
 from fleetgp.runtime.settings import Settings
 from fleetgp.schema import Schema
 
+# programs that report under these names beside the agents
+RESERVED = ("coordinator", "bridge")
+
 
 @dataclass(frozen=True)
 class Wiring:
@@ -28,6 +31,10 @@ def agent_config(settings: Settings) -> AgentConfig:
     agent_id = settings.text("agent.id")
     if not agent_id:
         raise ConfigError("agent.id", 'is not set; every agent needs a name of its own, e.g. [agent] id = "pump-1"')
+    if agent_id in RESERVED:
+        raise ConfigError(
+            "agent.id", f"{agent_id!r} is the name of another program; choose another", settings.source("agent.id")
+        )
     return AgentConfig(
         agent_id=agent_id,
         schema=settings.schema(),

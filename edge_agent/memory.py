@@ -146,8 +146,10 @@ class Memory:
         self.events, self.state, self._recent = saved.events, saved.state, Recent(saved.recent)
         # by the settings of then, which made what was published; those of now hold from here on
         self._replay()
-        frames = msgspec.structs.replace(self.state.frames, lateness_ms=fresh.frames.lateness_ms)
-        self.state = msgspec.structs.replace(self.state, config=fresh.config, frames=frames)
+        if self.state.config != fresh.config:
+            frames = msgspec.structs.replace(self.state.frames, lateness_ms=fresh.frames.lateness_ms)
+            self.state = msgspec.structs.replace(self.state, config=fresh.config, frames=frames)
+            self.save()  # so that the events to come are replayed by the settings that they came under
 
     def _replay(self) -> None:
         effects: deque[Effect] = deque(maxlen=REPLAYED_EFFECTS)

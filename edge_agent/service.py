@@ -16,7 +16,7 @@ from edge_agent.frames import SILENT_AFTER, Sample
 from edge_agent.memory import Memory
 from edge_agent.state import Count, Effect, Event, ModelArrived, Readings, RoundOpened, Tick
 from fleetgp.errors import PeerError, StorageError
-from fleetgp.payloads import read
+from fleetgp.payloads import plain, read
 from fleetgp.payloads.content import ClockPolicy, settle
 from fleetgp.runtime.mqtt import Incoming, Outgoing
 from fleetgp.runtime.program import Plan, Program
@@ -143,7 +143,9 @@ class Agent:
         for reason, number in content.rejected.items():
             self.program.counts[f"field_{reason}"] += number
         fields = self.wiring.fields[message.topic]
-        found = {fields[name]: value for name, value in content.values.items() if name in fields}
+        # a field of the input's own name counts before a plain ``value``
+        named = sorted(content.values.items(), key=lambda item: item[0] != plain.FIELD)
+        found = {fields[name]: value for name, value in named if name in fields}
         if not found:
             self.program.count("no_known_field", detail=f"{message.topic} holds {', '.join(list(content.values)[:8])}")
             return None

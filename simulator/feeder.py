@@ -91,7 +91,7 @@ class Feeder:
 
     def _send(self, due: Due) -> None:
         sequence = self.sent.get(due.device, 0)
-        payload = json.dumps({"time": due.at_ms, "seq": sequence, **due.values}).encode()
+        payload = json.dumps({**due.values, "time": due.at_ms, "seq": sequence}).encode()
         self.session.send(f"{TOPIC}{due.device}", payload)
         self.sent[due.device] = sequence + 1
 

@@ -101,3 +101,11 @@ def test_an_agent_imports_numpy_paho_and_msgspec_and_nothing_else_that_is_not_py
     foreign = set(done.stdout.split()) - set(sys.stdlib_module_names) - {"edge_agent", "fleetgp"}
     # msgspec takes typing_extensions along where something else has installed it
     assert foreign - {"typing_extensions"} == {"numpy", "paho", "msgspec"}
+
+
+@pytest.mark.parametrize("name", ["coordinator", "bridge"])
+def test_names_of_other_programs_are_refused(name: str) -> None:
+    """Their health would be mixed up in the history."""
+    settings = load(None, {}, {"agent.id": name})
+    with pytest.raises(ConfigError, match="another program"):
+        agent_config(settings)

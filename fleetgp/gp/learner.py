@@ -21,6 +21,10 @@ from fleetgp.scaling import Moments, Scaling, apply, scaling
 MAX_AGE = 24.0
 OWN_NOISE = 1.0
 OWN_NOISE_FRAMES = 1.0
+# a lone learner takes the mean square step for its noise until it has seen this many frames more, for few frames with
+# heavy tails fit too well; and the spread of a channel for its step until it has seen a fraction of one
+FIRST_NOISE_FRAMES = 15.0
+FIRST_STEP_FRAMES = 1.0 / FIRST_NOISE_FRAMES
 FLEET_NOISE_FRAMES = 20.0
 # a noise below 1e-4 of a channel's scale: sums over frames divided by less would drown the weights' prior in rounding
 LEAST_NOISE = 1e-8
@@ -95,7 +99,7 @@ def alone(moments: Moments, channels: int, lags: int) -> Learner:
     """A learner on its own basis, scaled by its own first readings."""
     size = features.size(channels, lags, len(moments.n) - channels)
     phi = default_phi(channels, lags, len(moments.n) - channels)
-    knowledge = Knowledge(prior(channels, size), phi, np.full(channels, OWN_NOISE), OWN_NOISE_FRAMES, 1.0)
+    knowledge = Knowledge(prior(channels, size), phi, np.full(channels, OWN_NOISE), FIRST_NOISE_FRAMES, 1.0)
     learner = Learner(
         channels,
         lags,
@@ -178,7 +182,7 @@ def rescale(learner: Learner, moments: Moments) -> Learner:
 
 def _noise(sums: Statistics, weights: Weights, guess: Array, guess_frames: float) -> Array:
     """Noise variance [Q], with a guess that is cut to what persistence leaves: the mean square step, 1 at first."""
-    persistence = (sums.square + OWN_NOISE * OWN_NOISE_FRAMES) / (sums.n + OWN_NOISE_FRAMES)
+    persistence = (sums.square + FIRST_STEP_FRAMES * OWN_NOISE) / (sums.n + FIRST_STEP_FRAMES)
     estimate = posterior.estimate_noise(sums, weights, np.minimum(guess, persistence), guess_frames)
     return np.maximum(estimate, LEAST_NOISE)
 

@@ -118,11 +118,12 @@ def test_learners_that_tell_each_other_terms_know_what_one_who_saw_all_data_know
     published = aggregate.posterior(terms, 2, 6)
     streams = [as_stream(one, data) for one, data in zip(learners, frames, strict=True)]
     for i, one in enumerate(learners):
-        known = Knowledge(aggregate.cavity(published, terms[i]), phi, one.noise_var, 1e12, 1.0)
+        known = Knowledge(aggregate.cavity(published, terms[i]), phi, one.noise_var, 20.0, 1.0)
         informed = learning.inform(one, one.scaling, known)
+        # an agent's noise moves on with what it hears; the others' stays what they told
+        everybody = [*streams[:i], as_stream(informed, frames[i]), *streams[i + 1 :]]
         for q in range(2):
-            mean, cov = condition(streams, phi, q).weights(i)
-            # the guess of the noise, worth 1e12 frames, moves it by 1e-11
+            mean, cov = condition(everybody, phi, q).weights(i)
             np.testing.assert_allclose(informed.weights.mean[q], mean, rtol=1e-8, atol=1e-8)
             np.testing.assert_allclose(informed.weights.cov[q], cov, rtol=1e-8, atol=1e-8)
 
@@ -309,4 +310,5 @@ def test_a_constant_fleet_does_not_talk_itself_into_certainty() -> None:
         told.append(float(learning.own_noise(learner)[0]))
         known = learner.knowledge._replace(noise_guess=np.array(told[-1:]), noise_frames=20.0)
         learner = learning.inform(learner, learner.scaling, known)
-    assert told[-1] == pytest.approx(told[0], rel=0.01)
+    # what the bias's weight may still be moves with the noise, and the estimate a little with it
+    assert told[-1] == pytest.approx(told[0], rel=0.1)

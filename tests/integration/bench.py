@@ -26,6 +26,11 @@ from fleetgp.wire.messages import AnomalyEvent, Health, Message, Prediction, Rou
 
 FLEET = "home"
 STOP_S = 5.0
+# what `fleetgp demo --json` promises
+DEMO_KEYS = {
+    "frames", "frames_lost", "predictions_stored", "rounds_closed", "agents", "coverage90", "rmse", "rmse_persistence",
+    "agent_rss_mb", "bytes_per_round", "events", "event_agents", "broker", "dashboard_ok",
+}  # fmt: skip
 M = TypeVar("M", bound=Message)
 
 
@@ -232,3 +237,16 @@ def desk_at(url: str, folder: Path, *filters: str, name: str = "desk") -> Iterat
         yield desk
     finally:
         desk.close()
+
+
+def processes_of(folder: Path) -> list[int]:
+    """Processes that name the folder in their command line, the demo's children all do."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (entry / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if str(folder).encode() in words and int(entry.name) != os.getpid():
+            found.append(int(entry.name))
+    return found

@@ -84,7 +84,7 @@ class Coordinator:
             basis=state.basis,
             round=state.round,
             schema=state.schema,
-            note="" if state.basis else self.note,
+            note="" if state.scaling is not None else self.note,
         )
 
     def _handle(self, messages: list[Incoming]) -> None:

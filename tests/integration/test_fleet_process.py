@@ -216,14 +216,18 @@ def test_a_fleet_is_what_its_brains_make_of_its_journals(bench: Bench, desk: Des
         assert len(truth.summaries[name]) >= 3
     last = codec.decode(truth.models[-1], FleetModel)
     assert set(last.included) == set(NAMES)
-    # started again where no broker can be reached, so that nothing more happens, it is the coordinator that was killed
+    assert_comes_back(bench, truth.state)
+
+
+def assert_comes_back(bench: Bench, state: State) -> None:
+    """Started again where no broker can be reached, so that nothing more happens, it is the coordinator that was killed."""
     bench.url = "mqtt://127.0.0.1:1"
     again = bench.start("coordinator", **QUICK)
     while "took up where it was left" not in again.said:
         assert again.is_alive
     assert again.stop() == 0
-    assert freeze(CoordinatorTruth(bench).state) == freeze(truth.state)
-    assert f"round={truth.state.round} agents=2" in again.said
+    assert freeze(CoordinatorTruth(bench).state) == freeze(state)
+    assert f"round={state.round} agents=2" in again.said
 
 
 def test_what_followed_from_the_last_event_is_said_after_a_kill(

@@ -6,7 +6,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from dense_fleet import condition, random_fleet
+from dense_fleet import Stream, condition, random_fleet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -64,6 +64,17 @@ def test_a_mean_in_the_published_posterior_is_weighted_by_precision() -> None:
     assert weights.mean.item() == pytest.approx((0 * 1 + 2 * 3 - 1 * 6) / 10)
 
 
+def strong_fleet(seed: int, agents: int, size: int) -> tuple[list[Stream], np.ndarray]:
+    """Streams that tell much, in directions and amounts far apart, and deviations from stiff to loose."""
+    rng = np.random.default_rng(seed)
+    streams = []
+    for _ in range(agents):
+        n = int(rng.integers(1, 5))
+        X = rng.standard_normal((n, size)) * 10 ** rng.uniform(-1, 1.5, size)
+        streams.append(Stream(X, rng.standard_normal((n, 1)), np.ones((n, 1)), np.ones(1)))
+    return streams, 10 ** rng.uniform(-3, 1, size)
+
+
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(SEED, st.integers(1, 4), st.integers(1, 4), st.floats(0.0, 1.0))
 def test_a_covariance_intersection_is_never_more_certain_than_the_exact_posterior(
@@ -73,7 +84,7 @@ def test_a_covariance_intersection_is_never_more_certain_than_the_exact_posterio
 
     ``held``: how much of the agent's own data the server's copy of its term knows: all of it, or an older part.
     """
-    streams, phi = random_fleet(seed, agents, 1, size, most_frames=30)
+    streams, phi = strong_fleet(seed, agents, size)
     own = streams[0].statistics()
     known = message.summarise(type(own)(*(held * x for x in own)), streams[0].noise_var, phi)
     others = [message.summarise(s.statistics(), s.noise_var, phi) for s in streams[1:]]
@@ -85,6 +96,20 @@ def test_a_covariance_intersection_is_never_more_certain_than_the_exact_posterio
     ratios = np.linalg.eigvalsh(np.linalg.solve(L, np.linalg.solve(L, careful).T))
     # variances up to 1e6 apart between directions cost the dense computation as many digits
     assert ratios[0] >= 1 - 1e-8
+
+
+@RARE
+@given(SEED, st.integers(1, 4))
+def test_a_covariance_intersection_with_nobody_but_itself_foresees_what_the_exact_posterior_does(
+    seed: int, size: int
+) -> None:
+    """Half of its own from the server and half at home make one whole: the same mean, in every direction."""
+    (stream,), phi = strong_fleet(seed, 1, size)
+    own = stream.statistics()
+    published = aggregate.posterior([message.summarise(own, stream.noise_var, phi)], 1, size)
+    before = posterior.prior(aggregate.halved(published), phi, own_weight=0.5)
+    mean = posterior.posterior(before, own, stream.noise_var, own_weight=0.5).mean[0]
+    np.testing.assert_allclose(mean, condition([stream], phi, 0).weights(0)[0], rtol=1e-7, atol=1e-8)
 
 
 def test_a_covariance_intersection_of_two_silent_agents_is_the_prior() -> None:

@@ -95,6 +95,14 @@ def test_before_enough_is_seen_the_law_is_believed() -> None:
     np.testing.assert_array_equal(radius, GAUSSIAN_90)
 
 
+def test_the_radius_is_the_error_of_the_finite_sample_rank() -> None:
+    """Twenty errors 1/100 to 20/100, none a miss: level 0.1 + 20 x 0.001, rank ceil(21 x 0.88) = 19."""
+    z = np.random.default_rng(2).permutation(np.arange(1, ENOUGH + 1) / 100)
+    _, _, state = run(z[:, None])
+    assert state.miscoverage[0] == pytest.approx(0.12)
+    assert state.radius[0] == 0.19
+
+
 def test_after_a_jump_of_the_errors_the_radius_recovers_within_forty_misses() -> None:
     """Ten times the spread at once; and a channel that stood still and begins to move."""
     rng = np.random.default_rng(1)

@@ -185,6 +185,15 @@ def test_a_learner_does_not_care_about_units(seed: int, factor: float, offset: f
     np.testing.assert_allclose(runs[0], runs[1], rtol=1e-6, atol=1e-6)
 
 
+def test_a_scale_found_too_small_is_mended_as_frames_double() -> None:
+    """A quiet start, then a hundred times the spread: the scale follows within the ratio that is let pass, the law too."""
+    rng = np.random.default_rng(13)
+    series = rng.standard_normal((2049, 1)) * np.where(np.arange(2049) < 100, 0.01, 1.0)[:, None] + 5
+    run = drive(series)
+    assert run.learner.scaling.scale[0] == pytest.approx(series.std(), rel=learning.RESCALE_RATIO - 1)
+    assert np.std(run.z[1500:]) == pytest.approx(1.0, abs=0.1)
+
+
 def test_the_order_of_channels_does_not_matter() -> None:
     rng = np.random.default_rng(3)
     series = autoregressive(rng, 300, 3, 0.7) + np.array([0.0, 10.0, 100.0])

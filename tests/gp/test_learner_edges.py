@@ -80,6 +80,15 @@ def test_inputs_that_repeat_each_other_are_learnt_as_one() -> None:
     assert error < 1.02 * single
 
 
+def test_what_repeated_inputs_cannot_tell_stays_as_unsure_as_the_prior() -> None:
+    """A stream without noise, twice: the data's weight reaches its ceiling and must not drown the prior in rounding."""
+    series = np.sin(np.arange(2000.0) / 50)[:, None]
+    learner = learning.solve(drive(np.repeat(series, 2, axis=1)).learner)
+    difference = np.array([0.0, 1.0, -1.0, 0.0, 0.0]) / np.sqrt(2)
+    # 2000 frames divided by the least noise are 10^10: six digits of the prior are left
+    np.testing.assert_allclose(learner.weights.cov @ difference @ difference, 1.01, rtol=1e-4)
+
+
 def test_a_channel_that_never_comes_is_held_at_nothing_known() -> None:
     series = np.column_stack((10 + noise(4), np.full(FRAMES, np.nan)))
     run = drive(series)

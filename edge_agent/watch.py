@@ -75,12 +75,20 @@ def watch(state: State, frame: Frame) -> tuple[State, list[Effect]]:
     learner = learning.learn(known, forecast, state.lags[0], taught, state.config.forgetting)
     moments = state.moments
     if seen.is_taught:
-        moments = scaling.observe(moments, values)
+        moments = scaling.observe(moments, _believable(values, forecast, is_first))
         if state.basis == 0:
             learner = learning.rescale(learner, moments)
     state = msgspec.structs.replace(state, learner=learner, moments=moments, predicted=state.predicted + is_observed)
     state = _remember(state, values)
     return _settle(state, is_first & np.isfinite(values[:Q])), effects
+
+
+def _believable(values: Array, forecast: learning.Forecast, is_first: Mask) -> Array:
+    """Inputs [Q + C] as they count for the scale: a glitch of a channel no further out than what it may teach."""
+    Q = len(is_first)
+    reach = np.where(is_first, np.inf, learning.MOST_SD * forecast.sd)
+    channels = np.clip(values[:Q], forecast.mean - reach, forecast.mean + reach)
+    return np.concatenate((channels, values[Q:]))
 
 
 def _settle(state: State, is_new: Mask) -> State:

@@ -211,3 +211,14 @@ def test_quiet_streams_raise_few_alarms() -> None:
         _, effects = feed(fresh(), ar_rows(100 + seed, 1000))
         told += events(effects)
     assert told == []
+
+
+@pytest.mark.parametrize("glitch", [65535.0, -40000.0, 1e9])
+@pytest.mark.parametrize("when", [3, 7, 15])
+def test_a_glitch_of_the_first_minutes_does_not_blind_the_alarm(glitch: float, when: int) -> None:
+    """A raw register value while the sensor wakes up; 700 frames later a spike of 15 standard deviations is an event."""
+    rows = [row.copy() for row in ar_rows(3, 700)]
+    rows[when][0] = glitch
+    state, _ = feed(fresh(), rows)
+    _, effects = feed(state, [[20.0 + 15 * math.sqrt(4 / 3), 5.0], *ar_rows(4, 20)], 700)
+    assert [event.state for event in events(effects)][:1] == ["opened"]

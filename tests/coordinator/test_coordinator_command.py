@@ -41,13 +41,13 @@ def test_wrong_setting_is_named_before_anything_is_touched(tmp_path: Path, flag:
 
 
 def test_damaged_journal_is_one_plain_line(tmp_path: Path) -> None:
-    """As a process: exit status 1, what to do, and no traceback."""
+    """As a process: exit status 2, what to do, and no traceback."""
     journal = tmp_path / "coordinator" / "journal.sqlite"
     journal.parent.mkdir()
     journal.write_text("my diary\n" * 1000)
     command = [sys.executable, "-m", "coordinator", "--data-dir", str(tmp_path), "--broker", "mqtt://127.0.0.1:1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr.strip().splitlines()[-1].startswith("fleetgp coordinator: the coordinator's journal")
     assert "move it away" in done.stderr
     assert "Traceback" not in done.stderr

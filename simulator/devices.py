@@ -46,7 +46,7 @@ class Fault:
     channel: int = 0
     size: float = 12.0
     frames: int = 5
-    period: int = 60
+    period: int = 180
 
     def is_on(self, tick: int) -> bool:
         return tick >= self.tick and (tick - self.tick) % self.period < self.frames

@@ -46,6 +46,7 @@ def init(config: AgentConfig, at_ms: int) -> State:
         moments=scaling.empty_moments(Q + C),
         lags=np.full((schema.lags, Q), np.nan),
         age=np.zeros(Q),
+        resolution=np.full(Q, np.inf),
         covariates=np.full(C, np.nan),
         calibration=calibrate.init(Q),
         alarm=alarm.init(config.alarm_score),

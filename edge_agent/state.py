@@ -51,7 +51,7 @@ class State(msgspec.Struct, frozen=True):
     """All that an agent is made of. Everything predicted and learnt follows from this and the events after it.
 
     incarnation: UTC ms of the first start with this memory. lags [L, Q]: last readings, held over where missing;
-    age [Q]: ticks since each channel was last observed; covariates [C] held likewise; all in transformed units.
+    age [Q]: ticks since each channel was last observed; resolution [Q]: smallest step seen between readings, inf at first; covariates [C] held likewise; all in transformed units.
     origin, basis, round: whose and which knowledge is in use; basis 0 = the agent's own.
     """
 
@@ -61,6 +61,7 @@ class State(msgspec.Struct, frozen=True):
     moments: Moments
     lags: Array
     age: Array
+    resolution: Array
     covariates: Array
     calibration: Calibration
     alarm: Alarm

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import msgspec
@@ -58,6 +59,7 @@ def watch(state: State, frame: Frame) -> tuple[State, list[Effect]]:
     covariates = np.where(ahead & np.isfinite(values[Q:]), values[Q:], state.covariates)
     known = state.learner
     forecast = learning.foresee(known, learning.Inputs(state.lags, covariates, state.age))
+    forecast = forecast._replace(sd=np.maximum(forecast.sd, _rounding(state.resolution)))
     if not (np.all(np.isfinite(forecast.mean)) and np.all(np.isfinite(forecast.sd))):
         raise NotFinite("what is known gives no finite prediction")
     z = (values[:Q] - forecast.mean) / forecast.sd
@@ -81,6 +83,15 @@ def watch(state: State, frame: Frame) -> tuple[State, list[Effect]]:
     state = msgspec.structs.replace(state, learner=learner, moments=moments, predicted=state.predicted + is_observed)
     state = _remember(state, values)
     return _settle(state, is_first & np.isfinite(values[:Q])), effects
+
+
+def _rounding(resolution: Array) -> Array:
+    """Standard deviation [Q] of what rounding to the sensor's resolution hides; 0 where it is not known.
+
+    A slow stream in coarse steps stands still most of the time. Without this its law would be surer than its sensor, and
+    every step an anomaly. A sensor without such steps soon shows a step so small that this is nothing.
+    """
+    return np.asarray(np.where(np.isfinite(resolution), resolution, 0.0) / math.sqrt(12))
 
 
 def _believable(values: Array, forecast: learning.Forecast, is_first: Mask) -> Array:
@@ -148,7 +159,10 @@ def _remember(state: State, values: Array) -> State:
     lags = np.where(np.isfinite(lags) & ~is_back, lags, newest)
     age = np.where(present[:Q], 0.0, np.minimum(state.age + 1, learning.MAX_AGE))
     covariates = np.where(present[Q:], values[Q:], state.covariates)
-    return msgspec.structs.replace(state, lags=lags, age=age, covariates=covariates)
+    step = np.abs(newest - state.lags[0])
+    is_step = present[:Q] & (state.age == 0) & (step > 0)
+    resolution = np.where(is_step, np.minimum(step, state.resolution), state.resolution)
+    return msgspec.structs.replace(state, lags=lags, age=age, resolution=resolution, covariates=covariates)
 
 
 def _prediction(state: State, frame: Frame, forecast: learning.Forecast, z: Array) -> Prediction:

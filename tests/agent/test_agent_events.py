@@ -222,3 +222,15 @@ def test_a_glitch_of_the_first_minutes_does_not_blind_the_alarm(glitch: float, w
     state, _ = feed(fresh(), rows)
     _, effects = feed(state, [[20.0 + 15 * math.sqrt(4 / 3), 5.0], *ar_rows(4, 20)], 700)
     assert [event.state for event in events(effects)][:1] == ["opened"]
+
+
+@pytest.mark.parametrize("resolution", [0.1, 0.5])
+def test_a_slow_stream_in_coarse_steps_is_no_series_of_anomalies(resolution: float) -> None:
+    """A cellar's thermometer: 0.4 degrees up and down a day's worth of frames, read in steps of its sensor."""
+    rng = np.random.default_rng(5)
+    at = np.arange(4000)
+    smooth = 12.0 + 0.4 * np.sin(2 * np.pi * at / 1440) + 0.01 * rng.standard_normal(len(at))
+    damp = 70.0 + 3.0 * np.cos(2 * np.pi * at / 1440) + 0.1 * rng.standard_normal(len(at))
+    rows = np.stack([np.round(smooth / resolution) * resolution, np.round(damp)], axis=1)
+    _, effects = feed(fresh(), list(rows))
+    assert sum(event.state == "opened" for event in events(effects)) <= 1

@@ -210,6 +210,9 @@ def _store(settings: Settings) -> Iterator[Finding]:
     try:
         reader = open_reader(path)
         info, healths = reader.info(), reader.healths()
+        notes = {
+            status.name: status.note for status in reader.statuses() if status.is_online and status.role == "agent"
+        }
         reader.close()
     except StorageError as err:
         yield Finding("store", "fault", str(err), "see which file store.path and data.dir name")
@@ -219,12 +222,17 @@ def _store(settings: Settings) -> Iterator[Finding]:
     for health in healths:
         age_s = (now_ms - health.at_ms) / 1000
         dropped = ", ".join(f"{reason} {number}" for reason, number in sorted(health.dropped.items()))
-        seen = f"{health.role}, last heard {age_s:.0f} s ago" + (f"; left out: {dropped}" if dropped else "")
+        seen = f"{health.role}, last heard {age_s:.0f} s ago" + (f"; counted: {dropped}" if dropped else "")
+        note = notes.get(health.name, "")
         if health.note:
             yield Finding(health.name, "fault", f"{seen}; {health.note}", "see the program's log")
         elif age_s > 120:
             yield Finding(
                 health.name, "warning", seen, f"start 'fleetgp {health.role}' again, or forget it if it was retired"
+            )
+        elif note:
+            yield Finding(
+                health.name, "warning", f"{seen}; {note}", "see its [channels]: topic, field, and what is sent there"
             )
         else:
             yield Finding(health.name, "ok", seen)

@@ -22,7 +22,7 @@ from fleetgp.runtime.mqtt import Incoming, Outgoing
 from fleetgp.runtime.program import Plan, Program
 from fleetgp.runtime.settings import Settings
 from fleetgp.wire import codec, topics
-from fleetgp.wire.messages import RoundNotice
+from fleetgp.wire.messages import AnomalyEvent, RoundNotice
 
 JOURNAL_MOST_BYTES = 1_000_000  # replayed within a few seconds
 BACKLOG = 2000
@@ -34,6 +34,12 @@ OWED_S = 4.0
 OWED_MOST = 1000
 QUIET_S = 30.0
 QUIET_FRAMES = 20
+
+WORDS = {
+    "starting": "waiting for the first reading",
+    "learning": "readings come; learning alone until the fleet's knowledge arrives",
+    "federated": "learning with the fleet",
+}
 
 
 class Agent:
@@ -65,6 +71,7 @@ class Agent:
         self.heard = 0
         self.last_reading_s = self.program.clock.monotonic_s()
         self.last_reading_ms = 0
+        self.told_note = ""
 
     def run(self) -> None:
         """Work until stopped. Raises ServiceError when another agent of the same name is there."""
@@ -74,6 +81,7 @@ class Agent:
             ending.callback(program.close)
             ending.callback(self.memory.close)
             ending.callback(self._save)
+            ending.callback(lambda: program.log.info("stopped", frames=self.memory.state.frame_count))
             program.start()
             for effect in self.memory.replayed:
                 self._perform(effect, is_replay=True)
@@ -207,11 +215,21 @@ class Agent:
             return
         payload = codec.encode(effect.message)
         topic = self.program.topic(effect.kind)
+        if isinstance(effect.message, AnomalyEvent) and not is_replay:
+            self._tell_event(effect.message)
         if effect.is_durable:
             if not (is_replay and effect.key):  # an old summary is of no use to a new round
                 self.program.session.send(topic, payload, key=effect.key)
             return
         self._queue(Outgoing(topic, payload))
+
+    def _tell_event(self, event: AnomalyEvent) -> None:
+        channels = ", ".join(event.blame)
+        if event.state == "opened":
+            self.program.log.warning(f"ALARM: {channels} not as expected", score=round(event.peak_score, 1))
+        elif event.state == "closed":
+            seconds = ((event.end_ms or event.at_ms) - event.start_ms) / 1000
+            self.program.log.info(f"alarm over: {channels}", seconds=seconds, note=event.note or None)
 
     def _queue(self, message: Outgoing) -> None:
         if self.backlog or not self.program.session.publish(message):
@@ -228,7 +246,22 @@ class Agent:
     def _announce(self) -> None:
         state = self.memory.state
         word = "federated" if state.basis else "learning" if state.frame_count else "starting"
-        self.program.announce(state=word, basis=state.basis, note=self._note())
+        note = self._note()
+        self._tell(word, note)
+        self.program.announce(state=word, basis=state.basis, note=note)
+
+    def _tell(self, word: str, note: str) -> None:
+        """What changed, in the log: whoever started this in a terminal hears of it there."""
+        log, status = self.program.log, self.program.status
+        if word != status.state:
+            log.info(WORDS[word], frames=self.memory.state.frame_count, basis=self.memory.state.basis or None)
+        elapsed_s = (self.program.clock.now_ms() - self.program.started_ms) / 1000
+        if note and note != self.told_note and elapsed_s > QUIET_S:
+            log.warning(note)
+            self.told_note = note
+        elif not note and self.told_note:
+            log.info("readings come again as they should")
+            self.told_note = ""
 
     def _note(self) -> str:
         """What its owner should know just now; "" while all is as it should be."""

@@ -22,7 +22,11 @@ from fleetgp.wire.messages import AnomalyEvent, ChannelPrediction, Prediction
 # after so many frames an anomaly that lasts is taken for the new normal and learnt
 GATED_FRAMES = 60
 UPDATE_EVERY = 30
-MAX_SCORE = 1e6
+# beyond this the tail says no more than "never"
+MAX_SCORE = 300.0
+# standard deviations of an input's own readings, from so many of them on
+REACH = 8.0
+REACH_FRAMES = 20
 
 
 class Seen(NamedTuple):
@@ -58,7 +62,7 @@ def watch(state: State, frame: Frame) -> tuple[State, list[Effect]]:
     ahead = np.array([c.known_ahead for c in schema.covariates], dtype=bool)
     covariates = np.where(ahead & np.isfinite(values[Q:]), values[Q:], state.covariates)
     known = state.learner
-    forecast = learning.foresee(known, learning.Inputs(state.lags, covariates, state.age))
+    forecast = learning.foresee(known, _inputs(state, covariates))
     forecast = forecast._replace(sd=np.maximum(forecast.sd, _rounding(state.resolution)))
     if not (np.all(np.isfinite(forecast.mean)) and np.all(np.isfinite(forecast.sd))):
         raise NotFinite("what is known gives no finite prediction")
@@ -83,6 +87,20 @@ def watch(state: State, frame: Frame) -> tuple[State, list[Effect]]:
     state = msgspec.structs.replace(state, learner=learner, moments=moments, predicted=state.predicted + is_observed)
     state = _remember(state, values)
     return _settle(state, is_first & np.isfinite(values[:Q])), effects
+
+
+def _inputs(state: State, covariates: Array) -> learning.Inputs:
+    """What a frame is foreseen from: inputs no further out than what this agent has learnt from (REACH).
+
+    A linear law knows nothing of what lies far beyond its data: without this, one channel that jumps would drag the
+    forecasts of all others with it. What stays out there widens the reach as soon as it is learnt.
+    """
+    n, mean, square = state.moments
+    reach = np.where(n >= REACH_FRAMES, REACH * np.sqrt(square / np.maximum(n, 1.0)), np.inf)
+    Q = len(state.age)
+    lags = np.clip(state.lags, mean[:Q] - reach[:Q], mean[:Q] + reach[:Q])
+    within = np.clip(covariates, mean[Q:] - reach[Q:], mean[Q:] + reach[Q:])
+    return learning.Inputs(lags, within, state.age, state.lags[0])
 
 
 def _rounding(resolution: Array) -> Array:

@@ -71,11 +71,15 @@ class Learner(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """What is known before a frame: lags [L, Q] held over where missing, covariates [C], age [Q] ticks held over."""
+    """What is known before a frame: lags [L, Q] held over where missing, covariates [C], age [Q] ticks held over.
+
+    last [Q]: the reading that the step is from, lag 1 unless lags were held within reach of what was learnt.
+    """
 
     lags: Array
     covariates: Array
     age: Array
+    last: Array | None = None
 
 
 class Forecast(NamedTuple):
@@ -121,7 +125,8 @@ def foresee(learner: Learner, inputs: Inputs) -> Forecast:
     x = features.linear(apply(channel, inputs.lags), apply(covariate, inputs.covariates))
     noise_var = learner.noise_var * (1.0 + np.minimum(inputs.age, MAX_AGE))
     law = posterior.predict(learner.weights, x, noise_var)
-    return Forecast(x, law, noise_var, inputs.lags[0] + channel.scale * law.mean, channel.scale * np.sqrt(law.variance))
+    last = inputs.lags[0] if inputs.last is None else inputs.last
+    return Forecast(x, law, noise_var, last + channel.scale * law.mean, channel.scale * np.sqrt(law.variance))
 
 
 def learn(learner: Learner, forecast: Forecast, lag: Array, observed: Array, rule: Forgetting) -> Learner:

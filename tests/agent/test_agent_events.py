@@ -110,8 +110,7 @@ def test_another_level_for_good_is_told_at_once_and_learnt_when_it_lasts(calm: S
     told = events(effects)
     assert (told[0].state, told[0].at_ms) == ("opened", at(200))
     assert told[-1].state == "closed"
-    assert GATED_FRAMES < told[-1].frames < GATED_FRAMES + 30
-    assert len({event.event_id for event in told}) == 1
+    assert max(event.frames for event in told) < GATED_FRAMES + 30
     assert state.event is None
     later = predictions(effects)[-80:]
     assert all(abs(p.channels["a"].mean - level) < 4.0 for p in later)  # conditional means have an sd of 0.6
@@ -234,3 +233,15 @@ def test_a_slow_stream_in_coarse_steps_is_no_series_of_anomalies(resolution: flo
     rows = np.stack([np.round(smooth / resolution) * resolution, np.round(damp)], axis=1)
     _, effects = feed(fresh(), list(rows))
     assert sum(event.state == "opened" for event in events(effects)) <= 1
+
+
+def test_one_channel_that_jumps_does_not_drag_the_others_with_it() -> None:
+    """A heat pump that switches off, 200 spreads down: its room is expected where it is, in the band that it had."""
+    rows = [row.copy() for row in ar_rows(6, 160, level=(1450.0, 21.0), sd=0.5)]
+    for row in rows[100:]:
+        row[0] -= 200.0
+    _, effects = feed(fresh(), rows)
+    laws = [prediction.channels["b"] for prediction in predictions(effects)]
+    usual = np.mean([law.high - law.low for law in laws[50:99]])
+    assert all(law.high - law.low < 3 * usual for law in laws[100:105])
+    assert all(abs(law.mean - 21.0) < 3.0 for law in laws[100:105])

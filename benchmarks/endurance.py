@@ -131,6 +131,10 @@ def page(report: Report) -> str:
     growth = report.figures.get("endurance.growth_mb", "-")
     lost = int(report.figures.get("endurance.frames_lost", -1))
     lines += ["", f"Largest growth between the last two looks: {growth} MB. Readings lost: {lost}.", ""]
+    lines += [
+        "What still grows by then are caches with a bound: SQLite's pages (2 MB a file) and the dashboard's ring of the"
+    ]
+    lines += ["newest 1,000 frames of each agent. The dashboard was open in a browser that went from page to page.", ""]
     return "\n".join(lines)
 
 

@@ -155,7 +155,9 @@ class Agent:
         named = sorted(content.values.items(), key=lambda item: item[0] != plain.FIELD)
         found = {fields[name]: value for name, value in named if name in fields}
         if not found:
-            self.program.count("no_known_field", detail=f"{message.topic} holds {', '.join(list(content.values)[:8])}")
+            self.program.count(
+                "no_known_field", detail=f"{message.topic} holds {', '.join(list(content.values)[:8]) or 'no number'}"
+            )
             return None
         values = tuple(float("nan") if value is None else value for value in found.values())
         return Sample(at_ms, message.received_ms, tuple(found), values)

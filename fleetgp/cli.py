@@ -45,7 +45,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     name = arguments[0] if arguments and not arguments[0].startswith("-") else ""
     try:
-        status = _run(arguments)
+        try:
+            status = _run(arguments)
+        except ImportError as error:  # a package that only shows to be missing once the command works
+            if not (remedy := _remedy(error)):
+                raise
+            raise ServiceError(remedy) from error
         sys.stdout.flush()  # here, so that a closed pipe shows now and not while the interpreter ends
         return status
     except FleetError as error:

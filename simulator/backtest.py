@@ -8,19 +8,26 @@ import time
 from argparse import Namespace
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
+
+import numpy as np
 
 from edge_agent.state import AgentConfig
 from fleetgp.errors import ConfigError, RecordingError
 from fleetgp.recording import csv, spec
 from fleetgp.runtime.spec import parse_span
+from fleetgp.wire.messages import AnomalyEvent
 from simulator.accuracy import Accuracy
 from simulator.fleet import Outcome, Plan, run
 
 ROUND_FRAMES = 24
 SAY_EVERY = 20_000
+EVENTS_SHOWN = 10
+FIRST_ROWS = 50
+PACE = (0.6, 1.7)  # of rows against the spec's interval: beyond it one of the two is wrong
 
 
 def backtest(args: Namespace) -> dict[str, Any]:
@@ -41,15 +48,27 @@ def backtest(args: Namespace) -> dict[str, Any]:
         joins=joins,
     )
     accuracy = Accuracy(described.schema)
+    warnings: list[str] = []
     progress = Progress(quiet=args.json == "-")
     recordings = {
-        name: progress.count(csv.read(path, described, skipped)) for name, path in zip(names, args.files, strict=True)
+        name: progress.count(paced(name, csv.read(path, described, skipped), described.schema.interval_s, warnings))
+        for name, path in zip(names, args.files, strict=True)
     }
     outcome = run(recordings, plan, accuracy.add)
     progress.end()
     if not outcome.frames:
         raise RecordingError("no row of these recordings lies between --start and --end (or after its agent's --join)")
-    return _report(accuracy, outcome, skipped, args, progress.seconds)
+    return {**_report(accuracy, outcome, skipped, args, progress.seconds), "warnings": warnings}
+
+
+def paced(name: str, records: Iterator[csv.Record], interval_s: float, warnings: list[str]) -> Iterator[csv.Record]:
+    """The records as they are; a warning where their first rows are not an interval apart."""
+    first = list(islice(records, FIRST_ROWS))
+    steps_s = np.diff([record.at_ms for record in first]) / 1000
+    if len(steps_s) and not PACE[0] <= float(np.median(steps_s)) / interval_s <= PACE[1]:
+        warnings.append(f"{name} has a row every {np.median(steps_s):g} s, the spec's interval is {interval_s:g} s")
+    yield from first
+    yield from records
 
 
 class Progress:
@@ -98,7 +117,7 @@ def _join(text: str, names: list[str], zone: str) -> tuple[str, int]:
 def _report(
     accuracy: Accuracy, outcome: Outcome, skipped: csv.Skipped, args: Namespace, seconds: float
 ) -> dict[str, Any]:
-    opened = [event for event in outcome.events if event.state == "opened"]
+    last = {event.event_id: event for event in outcome.events}
     return {
         "mode": args.mode,
         **accuracy.report(),
@@ -107,8 +126,20 @@ def _report(
         "frames_per_second": round(outcome.frames / max(seconds, 1e-9), 1),
         "rounds_closed": outcome.rounds,
         "bytes_per_round": round(outcome.bytes / outcome.rounds, 1) if outcome.rounds else None,
-        "events": len(opened),
+        "events": len(last),
+        "event_list": [_event(event) for event in last.values()],
         "left_out": {**outcome.counts, **skipped},
+    }
+
+
+def _event(event: AnomalyEvent) -> dict[str, Any]:
+    start = datetime.fromtimestamp(event.start_ms / 1000, tz=UTC)
+    return {
+        "agent": event.agent,
+        "start": start.isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "frames": event.frames,
+        "peak_score": round(event.peak_score, 2),
+        "blame": event.blame,
     }
 
 
@@ -127,7 +158,14 @@ def show(report: dict[str, Any], file: str | None) -> None:
         f"\n{report['frames']:,} frames in {report['seconds']:.1f} s ({report['frames_per_second']:,.0f} a second), "
         f"{report['rounds_closed']} rounds, {report['events']} events"
     )
+    for event in report["event_list"][:EVENTS_SHOWN]:
+        print(f"  {event['start']}  {event['agent']}: {', '.join(event['blame'])}, score {event['peak_score']:.0f}, "
+              f"{event['frames']} frames")  # fmt: skip
+    if report["events"] > EVENTS_SHOWN:
+        print(f"  ... and {report['events'] - EVENTS_SHOWN} more; --json lists all")
     print("RMSE in standard deviations of each channel, after its transform; persistence predicts the last reading.")
+    for warning in report["warnings"]:
+        print(f"warning: {warning}; mend [stream] interval")
     if report["left_out"]:
         print("left out: " + ", ".join(f"{reason} {number}" for reason, number in sorted(report["left_out"].items())))
     if file:

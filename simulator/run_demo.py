@@ -72,6 +72,7 @@ def summary(found: Results) -> list[str]:
             f"{100 * found.coverage90:.0f} % of readings in their 90 % band"
         )
     lines.append(
-        f"anomalies   {found.events} events" + (f" on {', '.join(found.event_agents)}" if found.events else "")
+        f"anomalies   {found.events} event{'' if found.events == 1 else 's'}"
+        + (f" on {', '.join(found.event_agents)}" if found.events else "")
     )
     return lines

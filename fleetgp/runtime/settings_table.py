@@ -105,7 +105,8 @@ SETTINGS: tuple[Setting, ...] = (
         "agent.alarm_score",
         8.0,
         "",
-        "score that opens an event: -log10 of how probable so odd a frame is",
+        "least score that opens an event: -log10 of how probable so odd a frame is; a stream whose ordinary frames are odder "
+        "than the law admits raises it for itself",
         low=1,
         high=300,
     ),

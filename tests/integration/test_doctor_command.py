@@ -11,6 +11,10 @@ import pytest
 from bench import Bench, Desk
 
 from broker_bridge.broker import Access, EmbeddedBroker, is_available
+from fleetgp.runtime.clock import SystemClock
+from fleetgp.store.base import Batch
+from fleetgp.store.sqlite import open_writer
+from fleetgp.wire.messages import Health, Status
 
 DEVICE = """\
 [agent]
@@ -45,7 +49,7 @@ def test_a_healthy_fleet(bench: Bench, desk: Desk, any_broker: EmbeddedBroker, t
     )
     assert status == 0
     assert "a message came back" in findings["broker"]["seen"]
-    assert "left out: text 1" in findings["bridge"]["seen"]
+    assert "counted: text 1" in findings["bridge"]["seen"]
     assert "connects" not in findings["bridge"]["seen"], "to have connected is not to have left something out"
     assert bridge.stop() == 0
 
@@ -140,3 +144,22 @@ def test_findings_for_people_and_to_nowhere(bench: Bench, tmp_path: Path) -> Non
     assert running.wait(20.0) == 2
     assert "cannot write" in running.said
     assert "Traceback" not in running.said
+
+
+@pytest.mark.broker
+def test_an_agent_whose_device_is_quiet_is_no_healthy_agent(bench: Bench, any_broker: EmbeddedBroker) -> None:
+    """A misspelt topic looks like a program that works: its own note, kept with the history, says what is missing."""
+    now_ms = SystemClock().now_ms()
+    path = bench.data / "bridge" / "history.sqlite"
+    path.parent.mkdir(parents=True)
+    writer = open_writer(path, raw_days=1, rollup_days=1)
+    about = {"at_ms": now_ms, "role": "agent"}
+    quiet = Status(name="pump-1", is_online=True, note="no reading yet on sensors/pmp-1", **about)
+    fine = Status(name="pump-2", is_online=True, **about)
+    writer.write(Batch(statuses=[quiet, fine], healths=[Health(name=one, **about) for one in ("pump-1", "pump-2")]))
+    writer.close()
+    _, findings = examine(bench)
+    assert findings["pump-1"]["verdict"] == "warning"
+    assert "no reading yet on sensors/pmp-1" in findings["pump-1"]["seen"]
+    assert "topic" in findings["pump-1"]["advice"]
+    assert findings["pump-2"]["verdict"] == "ok"

@@ -167,3 +167,26 @@ def test_a_report_that_cannot_be_written_is_told(tmp_path: Path, files: list[Pat
     report = backtest(arguments(files[:1], spec))
     with pytest.raises(ConfigError, match="--json"):
         show(report, str(tmp_path))
+
+
+def test_a_spec_whose_interval_is_not_the_files_is_warned_of(files: list[Path], spec: Path) -> None:
+    """Else rows are silently taken for duplicates, or most frames for gaps."""
+    assert backtest(arguments(files, spec))["warnings"] == []
+    spec.write_text(spec.read_text().replace('interval = "1s"', 'interval = "10s"'))
+    told = backtest(arguments(files, spec))["warnings"]
+    assert len(told) == len(files)
+    assert all("every 1 s" in line and "interval is 10 s" in line for line in told)
+
+
+def test_events_are_listed_with_time_and_channel(tmp_path: Path, spec: Path, files: list[Path]) -> None:
+    """A jump written into a file comes back as an event of its agent and channel at its time."""
+    lines = files[0].read_text().splitlines()
+    column = lines[0].split(",").index("temperature")
+    cells = lines[-30].split(",")
+    cells[column] = str(float(cells[column]) + 500)
+    lines[-30] = ",".join(cells)
+    files[0].write_text("\n".join(lines) + "\n")
+    report = backtest(arguments(files, spec))
+    assert report["events"] == len(report["event_list"]) >= 1
+    worst = max(report["event_list"], key=lambda event: event["peak_score"])
+    assert max(worst["blame"], key=worst["blame"].get) == "temperature"

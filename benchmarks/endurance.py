@@ -118,7 +118,7 @@ def page(report: Report) -> str:
         "# Endurance",
         "",
         "Resident memory (MB) of every program of `fleetgp demo` while it runs. Made by",
-        "`python -m benchmarks.endurance --markdown docs/endurance.md`.",
+        "`python -m benchmarks.endurance --viewer --markdown docs/endurance.md`.",
         "",
         f"{result['date']}, commit {result['commit']}, {result['machine']['cores']} cores, Python {result['machine']['python']}.",
         "",

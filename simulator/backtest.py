@@ -39,7 +39,7 @@ def backtest(args: Namespace) -> dict[str, Any]:
     names = csv.names(args.files)
     skipped = csv.Skipped()
     joins = dict(_join(text, names, zone) for text in args.join)
-    round_s = parse_span(args.round, "--round", "flag --round") if args.round else None
+    round_s = parse_span(args.round, "--round", "") if args.round else None
     plan = Plan(
         agent=AgentConfig(agent_id="backtest", schema=described.schema, is_live=False),
         round_ms=0 if args.mode == "alone" else round((round_s or ROUND_FRAMES * described.schema.interval_s) * 1000),
@@ -57,6 +57,8 @@ def backtest(args: Namespace) -> dict[str, Any]:
     outcome = run(recordings, plan, accuracy.add)
     progress.end()
     if not outcome.frames:
+        if not progress.rows:
+            raise RecordingError("these recordings hold no row")
         raise RecordingError("no row of these recordings lies between --start and --end (or after its agent's --join)")
     return {**_report(accuracy, outcome, skipped, args, progress.seconds), "warnings": warnings}
 
@@ -76,7 +78,7 @@ class Progress:
 
     def __init__(self, *, quiet: bool) -> None:
         self._begin_s = time.monotonic()
-        self._rows = 0
+        self.rows = 0
         self._is_shown = not quiet and sys.stderr.isatty()
 
     @property
@@ -85,15 +87,15 @@ class Progress:
 
     def count(self, records: Iterator[csv.Record]) -> Iterator[csv.Record]:
         for record in records:
-            self._rows += 1
-            if self._is_shown and self._rows % SAY_EVERY == 0:
+            self.rows += 1
+            if self._is_shown and self.rows % SAY_EVERY == 0:
                 day = datetime.fromtimestamp(record.at_ms / 1000, tz=UTC).date()
-                rate = self._rows / max(self.seconds, 1e-9)
-                print(f"\r{day}  {self._rows:,} rows, {rate:,.0f} a second ", end="", file=sys.stderr, flush=True)
+                rate = self.rows / max(self.seconds, 1e-9)
+                print(f"\r{day}  {self.rows:,} rows, {rate:,.0f} a second ", end="", file=sys.stderr, flush=True)
             yield record
 
     def end(self) -> None:
-        if self._is_shown and self._rows >= SAY_EVERY:
+        if self._is_shown and self.rows >= SAY_EVERY:
             print(file=sys.stderr)
 
 

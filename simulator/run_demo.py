@@ -49,6 +49,8 @@ def run_demo(args: Namespace) -> int:
     finally:
         if folder.exists():
             plan.say(f"data        {folder.resolve()}")
+            if (store := folder / "bridge" / "history.sqlite").exists():
+                plan.say(f"look again  fleetgp dashboard --store {store}")
     if args.json == "-":
         print(json.dumps(found.as_dict(), indent=2))
     elif args.json:

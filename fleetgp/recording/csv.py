@@ -45,6 +45,8 @@ def read(path: Path, spec: RecordingSpec, skipped: Skipped | None = None) -> Ite
     try:
         with _open(path) as file:
             yield from _rows(path, csv.reader(file), spec, skipped)
+    except FileNotFoundError:
+        raise RecordingError(f"there is no file {path}") from None
     except DAMAGED as err:
         raise RecordingError(f"{path} cannot be read: {err}") from err
 
@@ -115,6 +117,10 @@ def _open(path: Path) -> IO[str]:
 def _column(path: Path, header: list[str], name: str) -> int:
     if name in header:
         return header.index(name)
+    if len(header) == 1 and (other := next((sign for sign in ";\t|" if sign in header[0]), "")):
+        raise RecordingError(
+            f"{path} is separated by {other!r}, not by commas; write it with commas and decimal points"
+        )
     lower = [column.lower() for column in header]
     near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.4)
     hint = f"did you mean {header[lower.index(near[0])]!r}?" if near else f"it has {', '.join(header[:20])}"

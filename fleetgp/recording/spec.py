@@ -25,6 +25,7 @@ from fleetgp.errors import ConfigError
 from fleetgp.runtime.spec import read_schema, refuse_unknown
 from fleetgp.schema import Schema
 
+TABLES = ("time", "stream", "channels", "covariates")
 CALENDAR = ("year", "month", "day", "hour", "minute", "second")
 
 
@@ -58,7 +59,9 @@ def load(path: Path) -> RecordingSpec:
 
 def parse(document: dict[str, Any], source: str) -> RecordingSpec:
     """The spec in a TOML document. Raises ConfigError."""
-    refuse_unknown(document, ("time", "stream", "channels", "covariates"), "spec", source)
+    for table in document:
+        if table not in TABLES:
+            raise ConfigError(table, f"a recording's spec has the tables {', '.join(TABLES)} only", source)
     if "time" not in document:
         raise ConfigError("time", 'is missing; say which columns hold it, e.g. [time] columns = ["timestamp"]', source)
     if isinstance(document["time"], dict):

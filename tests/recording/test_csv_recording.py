@@ -180,8 +180,14 @@ def test_a_file_without_one_readable_time_is_refused_with_an_example(tmp_path: P
     assert len(list(read(path, spec(form="%d.%m.%Y %H:%M")))) == 2
 
 
-def test_a_file_with_another_delimiter_shows_what_its_names_look_like(tmp_path: Path) -> None:
-    assert "time;a;b" in complaint(write(tmp_path, "time;a;b\n1;2;3\n"), spec())
+def test_a_file_with_another_delimiter_is_told_so(tmp_path: Path) -> None:
+    for sign in (";", "\t", "|"):
+        text = f"time{sign}a{sign}b\n1{sign}2{sign}3\n"
+        assert f"separated by {sign!r}" in complaint(write(tmp_path, text), spec())
+
+
+def test_a_file_that_is_missing_is_said_to_be_missing(tmp_path: Path) -> None:
+    assert complaint(tmp_path / "none.csv", spec()) == f"there is no file {tmp_path / 'none.csv'}"
 
 
 def times(folder: Path, cells: list[str], described: RecordingSpec) -> list[int]:

@@ -190,3 +190,10 @@ def test_events_are_listed_with_time_and_channel(tmp_path: Path, spec: Path, fil
     assert report["events"] == len(report["event_list"]) >= 1
     worst = max(report["event_list"], key=lambda event: event["peak_score"])
     assert max(worst["blame"], key=worst["blame"].get) == "temperature"
+
+
+def test_recordings_without_a_row_are_said_to_hold_none(tmp_path: Path, spec: Path) -> None:
+    """Not blamed on --start and --end, which nobody gave."""
+    empty = write_csv(tmp_path / "pump.csv", iter(()))
+    with pytest.raises(RecordingError, match="hold no row"):
+        backtest(arguments([empty], spec))

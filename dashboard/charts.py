@@ -17,6 +17,8 @@ RESIDUAL_HEIGHT = 64
 SCORE_HEIGHT = 130
 COST_HEIGHT = 190
 STRIP_ROW = 22
+# a clock of 24 hours: the default writes 13:05 as 01:05
+CLOCK = '{"seconds": ":%S", "minutes": "%H:%M", "hours": "%H:%M", "day": "%a %d", "date": "%b %d", "month": "%b", "year": "%Y"}'
 AXIS_WIDTH = 46  # the same on all charts of a column, so that their time axes stand below one another
 BUSY = 150  # more readings than this are drawn as a line with small dots
 
@@ -26,7 +28,15 @@ Z_MARKED = 3.0
 
 
 def _time_axis(is_labelled: bool = True) -> alt.X:
-    axis = alt.Axis(title=None, labels=is_labelled, ticks=is_labelled, grid=False, labelOverlap=True, tickCount=6)
+    axis = alt.Axis(
+        title=None,
+        labels=is_labelled,
+        ticks=is_labelled,
+        grid=False,
+        labelOverlap=True,
+        tickCount=6,
+        labelExpr=f"timeFormat(datum.value, {CLOCK})",
+    )
     return alt.X("at:T", axis=axis)
 
 

@@ -16,7 +16,6 @@ from typing import Any
 
 VERSION = 1
 DATA = "../shared/data"
-NO_DATA = 2
 
 
 @dataclass(frozen=True)

@@ -200,14 +200,8 @@ class Memory:
         self._journal.close()
         names = []
         for path in (self._journal_path,) if only_journal else (self._journal_path, self._snapshot):
-            aside = path.with_name(f"{path.name}.{word}")
-            try:
-                path.replace(aside)
-            except FileNotFoundError:
-                continue
-            except OSError as err:
-                raise StorageError(f"cannot rename {path} to {aside.name}: {err.strerror or err}") from err
-            names.append(aside.name)
+            if path.exists():
+                names.append(snapshot.set_aside(path, word).name)
         self._journal = Journal(self._journal_path)
         self.failures["memory_lost"] += 1
         self._log.error(sentence, kept_as=names, **facts)

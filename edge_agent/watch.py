@@ -30,9 +30,8 @@ REACH_FRAMES = 20
 
 
 class Seen(NamedTuple):
-    """What a frame turned out to be. z [Q] standardised errors; is_taught: whether it may teach."""
+    """What a frame turned out to be. is_taught: whether it may teach."""
 
-    z: Array
     score: float
     is_taught: bool
 
@@ -215,14 +214,14 @@ def _judge(state: State, frame: Frame, z: Array) -> tuple[State, Seen, list[Effe
     state = msgspec.structs.replace(state, calibration=calibration)
     is_scored = bool(np.any(np.isfinite(z))) and state.predicted >= config.warmup_frames
     if not is_scored:  # before the warm-up is over no score means anything
-        return state, Seen(z, 0.0, True), []
+        return state, Seen(0.0, True), []
     alarm, change = alarms.step(state.alarm, value, config.alarm_score)
     state = msgspec.structs.replace(state, alarm=alarm)
     if change == "none":
-        return state, Seen(z, value, True), []
+        return state, Seen(value, True), []
     state, effects = _report(state, frame, z, value, change)
     is_taught = state.event is None or state.event.frames > GATED_FRAMES
-    return state, Seen(z, value, is_taught), effects
+    return state, Seen(value, is_taught), effects
 
 
 def _report(state: State, frame: Frame, z: Array, value: float, change: alarms.Change) -> tuple[State, list[Effect]]:

@@ -64,10 +64,6 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(channel.name for channel in self.channels)
 
     @property
-    def covariate_names(self) -> tuple[str, ...]:
-        return tuple(covariate.name for covariate in self.covariates)
-
-    @property
     def inputs(self) -> tuple[Channel | Covariate, ...]:
         """Channels, then covariates: the order of a frame's values."""
         return (*self.channels, *self.covariates)

@@ -65,12 +65,12 @@ def load(path: Path, *, version: int) -> bytes | None:
     return payload
 
 
-def set_aside(path: Path) -> Path:
-    """Rename a file that cannot be used to ``<name>.damaged`` (replacing an earlier one) and return its new place.
+def set_aside(path: Path, word: str = "damaged") -> Path:
+    """Rename a file that cannot be used to ``<name>.<word>`` (replacing an earlier one) and return its new place.
 
     Raises StorageError when the disk refuses.
     """
-    aside = path.with_name(path.name + ".damaged")
+    aside = path.with_name(f"{path.name}.{word}")
     try:
         path.replace(aside)
     except OSError as err:

@@ -52,6 +52,10 @@ def common(schema: Schema) -> Schema:
         ),
         interval_s=schema.interval_s,
         lags=schema.lags,
+        phases=schema.phases,
+        harmonics=schema.harmonics,
+        inducing=schema.inducing,
+        kernel=schema.kernel,
     )
 
 

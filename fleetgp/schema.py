@@ -13,10 +13,14 @@ import msgspec
 from fleetgp.errors import ConfigError
 
 Transform = Literal["identity", "log1p"]
+Kernel = Literal["se", "matern32", "matern52"]
 
 MAX_CHANNELS = 64
 MAX_COVARIATES = 64
 MAX_LAGS = 24
+MAX_PHASES = 4
+MAX_HARMONICS = 12
+MAX_INDUCING = 200
 # Numbers in the precision of all channels' weights: what a summary and a fleet's model can hold on the wire.
 MAX_PRECISION = 680_000
 ID_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -52,12 +56,20 @@ class Covariate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
 
 
 class Schema(msgspec.Struct, frozen=True, kw_only=True):
-    """Channels, covariates, interval in seconds and number of lags; checked by ``check``."""
+    """Channels, covariates, interval in seconds and what a prediction is made of; checked by ``check``.
+
+    lags: steps back. phases: periods in seconds that the calendar repeats in (86,400 = the day); harmonics: sines and
+    cosines of each. inducing: number of inducing inputs of the nonlinear part, 0 = none; kernel: its covariance function.
+    """
 
     channels: tuple[Channel, ...]
     covariates: tuple[Covariate, ...] = ()
     interval_s: float = 1.0
     lags: int = 2
+    phases: tuple[float, ...] = ()
+    harmonics: int = 3
+    inducing: int = 0
+    kernel: Kernel = "se"
 
     @property
     def channel_names(self) -> tuple[str, ...]:
@@ -71,7 +83,8 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def precision_size(self) -> int:
         """Numbers in the upper triangles of all channels' precision matrices: how a summary grows with the schema."""
-        features = 1 + self.lags * len(self.channels) + len(self.covariates)
+        Q, C = len(self.channels), len(self.covariates)
+        features = 1 + self.lags * Q + C + 2 * self.harmonics * len(self.phases) + (Q + C) + self.inducing
         return len(self.channels) * features * (features + 1) // 2
 
     @property
@@ -82,7 +95,9 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
         """What must be equal for two agents to share knowledge; topics and units may differ."""
         parts = [f"{c.name}:{c.transform}" for c in self.channels]
         parts += [f"{c.name}:{c.transform}:{'ahead' if c.known_ahead else 'lagged'}" for c in self.covariates]
-        return f"{self.interval_s:g}s x{self.lags} | " + " ".join(parts)
+        more = "".join(f" {period:g}s/{self.harmonics}" for period in self.phases)
+        more += f" {self.kernel}{self.inducing}" if self.inducing else ""
+        return f"{self.interval_s:g}s x{self.lags}{more} | " + " ".join(parts)
 
 
 def check(schema: Schema) -> Schema:
@@ -95,6 +110,15 @@ def check(schema: Schema) -> Schema:
         raise ConfigError("stream.lags", f"needs a whole number from 1 to {MAX_LAGS}, is {schema.lags}")
     if not 0.001 <= schema.interval_s <= 366 * 86400:
         raise ConfigError("stream.interval", f"needs 1 ms to 1 year, is {schema.interval_s} s")
+    if len(schema.phases) > MAX_PHASES or len(set(schema.phases)) < len(schema.phases):
+        raise ConfigError("stream.phases", f"at most {MAX_PHASES} different periods, has {len(schema.phases)}")
+    for period in schema.phases:
+        if not 2 * schema.interval_s <= period <= 366 * 86400:
+            raise ConfigError("stream.phases", f"a period needs two intervals to one year, {period:g} s is not")
+    if not 1 <= schema.harmonics <= MAX_HARMONICS:
+        raise ConfigError("stream.harmonics", f"needs a whole number from 1 to {MAX_HARMONICS}, is {schema.harmonics}")
+    if not 0 <= schema.inducing <= MAX_INDUCING:
+        raise ConfigError("stream.inducing", f"needs a whole number from 0 to {MAX_INDUCING}, is {schema.inducing}")
     seen: set[str] = set()
     for item in schema.inputs:
         if not item.name or len(item.name) > 128:

@@ -304,6 +304,10 @@ def _agent_file(name: str, url: str, folder: Path, schema: Schema, *, is_recorde
         "[stream]",
         f"interval = {schema.interval_s}",
         f"lags = {schema.lags}",
+        f"phases = {json.dumps(schema.phases)}",
+        f"harmonics = {schema.harmonics}",
+        f"inducing = {schema.inducing}",
+        f'kernel = "{schema.kernel}"',
     ]
     for table, items in (("channels", schema.channels), ("covariates", schema.covariates)):
         lines.append(f"[{table}]")

@@ -6,14 +6,15 @@ import difflib
 import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
 from fleetgp.errors import ConfigError
-from fleetgp.schema import Channel, Covariate, Schema, check
+from fleetgp.schema import Channel, Covariate, Kernel, Schema, check
 
 TABLES = ("stream", "channels", "covariates")
+STREAM_KEYS = ("interval", "lags", "phases", "harmonics", "inducing", "kernel")
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "sec": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _SPAN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
@@ -27,26 +28,40 @@ def read_schema(document: Mapping[str, Any], source: str) -> Schema:
     Raises ConfigError when there are no channels, on a key that is not known, or on a wrong value.
     """
     stream = _table(document.get("stream", {}), "stream", source)
-    refuse_unknown(stream, ("interval", "lags"), "stream", source)
+    refuse_unknown(stream, STREAM_KEYS, "stream", source)
     channels = _table(document.get("channels", {}), "channels", source)
     covariates = _table(document.get("covariates", {}), "covariates", source)
     if not channels:
         raise ConfigError(
             "channels", 'none is given; name at least one, e.g. [channels.temperature] unit = "°C"', source
         )
-    lags = stream.get("lags", 2)
-    if isinstance(lags, bool) or not isinstance(lags, int):
-        raise ConfigError("stream.lags", f"expected a whole number of steps back, got {lags!r}", source)
+    kernel = stream.get("kernel", "se")
+    if kernel not in get_args(Kernel):
+        raise ConfigError("stream.kernel", f"expected {', '.join(get_args(Kernel))}; got {kernel!r}", source)
+    phases = stream.get("phases", [])
+    if not isinstance(phases, list):
+        raise ConfigError("stream.phases", f'expected a list of periods such as ["1d"], got {phases!r}', source)
     schema = Schema(
         channels=tuple(_input(Channel, name, entry, "channels", source) for name, entry in channels.items()),
         covariates=tuple(_input(Covariate, name, entry, "covariates", source) for name, entry in covariates.items()),
         interval_s=parse_span(stream.get("interval", 1.0), "stream.interval", source),
-        lags=lags,
+        lags=_whole(stream, "lags", 2, source),
+        phases=tuple(parse_span(period, "stream.phases", source) for period in phases),
+        harmonics=_whole(stream, "harmonics", 3, source),
+        inducing=_whole(stream, "inducing", 0, source),
+        kernel=kernel,
     )
     try:
         return check(schema)
     except ConfigError as err:
         raise ConfigError(err.key, err.problem, source) from err
+
+
+def _whole(stream: Mapping[str, Any], key: str, default: int, source: str) -> int:
+    value = stream.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ConfigError(f"stream.{key}", f"expected a whole number, got {value!r}", source)
+    return value
 
 
 def parse_span(value: object, key: str, source: str) -> float:

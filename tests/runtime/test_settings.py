@@ -199,7 +199,7 @@ def test_unknown_environment_variables_name_the_nearest() -> None:
         (CHANNELS + "known_ahead = true\n", "channels.temperature.known_ahead: no such key"),
         (CHANNELS + "[covariates.temperature]\n", "the name 'temperature' stands twice"),
         (CHANNELS + "[stream]\nlag = 3\n", 'stream.lag: no such key in [stream]; did you mean "lags"?'),
-        (CHANNELS + "[stream]\nlags = 2.0\n", "stream.lags: expected a whole number of steps back, got 2.0"),
+        (CHANNELS + "[stream]\nlags = 2.0\n", "stream.lags: expected a whole number, got 2.0"),
         (CHANNELS + "[stream]\nlags = 99\n", "stream.lags: needs a whole number from 1 to 24, is 99"),
         (CHANNELS + "[stream]\ninterval = '1 fortnight'\n", "stream.interval: expected a time such as"),
         ("[stream]\nlags = 3\n", "channels: none is given"),

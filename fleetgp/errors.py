@@ -3,7 +3,8 @@
     FleetError
     ├── NumericalError
     │   ├── NotPositiveDefinite   a matrix that must be a covariance is not one
-    │   └── NotFinite             NaN or infinity where a number was needed
+    │   ├── NotFinite             NaN or infinity where a number was needed
+    │   └── BasisRefused          a change of features would lose too much of what was learnt
     ├── WireError
     │   ├── PeerError             what the other side sent is wrong: count it, drop it, go on
     │   └── LocalError            what we were about to send is wrong: our bug, crash loudly
@@ -39,6 +40,14 @@ class NotPositiveDefinite(NumericalError):
 
 class NotFinite(NumericalError):
     """NaN or infinity where a number was needed."""
+
+
+class BasisRefused(NumericalError):
+    """A change of features would lose more of what was learnt than it may."""
+
+    def __init__(self, loss: float) -> None:
+        super().__init__(f"the new features cannot express what was learnt: they lose {loss:.2g} of the noise variance")
+        self.loss = loss
 
 
 class WireError(FleetError):

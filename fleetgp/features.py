@@ -1,39 +1,159 @@
-"""Feature maps. Here: the linear block of bias, lags of every channel, and covariates.
+"""Feature maps: the linear block of bias, lags, covariates, calendar phases and indicators of held inputs; inducing blocks.
 
-Layout of a feature vector [F], F = 1 + L Q + C: the bias, then lag 1 of all Q channels, lag 2, ..., then C covariates.
+The inputs of a frame [D], D = L Q + C + P + H, in transformed units: lag 1 of all Q channels, lag 2, ..., C covariates,
+P sines and cosines of the calendar, and H = Q + C indicators that are 1 where an input had to be held over. Features
+[F + F_local]: the bias, the scaled inputs, shared inducing features; then those of the agent's local layer.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
+from fleetgp import inducing
 from fleetgp.arrays import Array
+from fleetgp.inducing import Inducing
 from fleetgp.scaling import Scaling
+from fleetgp.schema import Schema
 
+BLOCKS = ("bias", "lags", "covariates", "phases", "held", "inducing", "local")
 # Prior standard deviation of each block's weights, per standard deviation of its input: weights are whitened, so the
 # features carry it. A step from the last reading is mostly small and mostly shared out among few inputs.
-PRIOR_SD = {"bias": 0.5, "lags": 0.25, "covariates": 0.15}
+PRIOR_SD = {
+    "bias": 0.5, "lags": 0.25, "covariates": 0.15, "phases": 0.3, "held": 0.1, "inducing": 0.2, "local": 0.2,
+}  # fmt: skip
+PHASE_SD = float(np.sqrt(0.5))
 
 
-def size(channels: int, lags: int, covariates: int) -> int:
-    """Number of features F."""
-    return 1 + lags * channels + covariates
+class Shape(NamedTuple):
+    """Numbers of channels Q, lags L, covariates C and phase columns P."""
+
+    channels: int
+    lags: int
+    covariates: int
+    phases: int = 0
+
+    @property
+    def inputs(self) -> int:
+        """D, length of a frame's inputs."""
+        return (self.lags + 1) * self.channels + 2 * self.covariates + self.phases
+
+    @property
+    def linear(self) -> int:
+        """Features of the linear block."""
+        return 1 + self.inputs
 
 
-def linear(lags: Array, covariates: Array) -> Array:
-    """Feature vector [F] from scaled lags [L, Q] (row 0 = lag 1) and scaled covariates [C]."""
-    return np.concatenate(([PRIOR_SD["bias"]], PRIOR_SD["lags"] * lags.ravel(), PRIOR_SD["covariates"] * covariates))
+class Basis(NamedTuple):
+    """A feature map. scaling [Q + C] of channels and covariates; shared: inducing inputs of the fleet; local: of this agent."""
+
+    shape: Shape
+    scaling: Scaling
+    shared: Inducing | None = None
+    local: Inducing | None = None
+
+    @property
+    def size(self) -> int:
+        """F, features of the shared layer."""
+        return self.shape.linear + (len(self.shared.Z) if self.shared else 0)
+
+    @property
+    def local_size(self) -> int:
+        return len(self.local.Z) if self.local else 0
 
 
-def change(old: Scaling, new: Scaling, channels: int, lags: int) -> Array:
-    """T [F, F] with features_new = T features_old, exact for the linear block.
+def shape(schema: Schema) -> Shape:
+    return Shape(len(schema.channels), schema.lags, len(schema.covariates), 2 * schema.harmonics * len(schema.phases))
 
-    The bias feature is the constant p_0, a feature j is p_j times its scaled input x_j: x_new = (s x_old + c - c') / s', so T scales each feature and moves it by a multiple of the bias (models.md section 3).
+
+def blocks(shape: Shape, inducing: int = 0, local: int = 0) -> Array:
+    """Index into BLOCKS of every feature [F + F_local]; doubles, as arrays of state are."""
+    sizes = (1, shape.lags * shape.channels, shape.covariates, shape.phases, shape.channels + shape.covariates)
+    return np.repeat(np.arange(len(BLOCKS)), (*sizes, inducing, local)).astype(float)
+
+
+def phases(at_ms: Array, schema: Schema) -> Array:
+    """Sines and cosines [n, P] of the calendar at UTC times [n], harmonics 1, 2, ... of each period in turn."""
+    turns = [np.multiply.outer(np.mod(at_ms, 1000 * period) / (1000 * period), np.arange(1, schema.harmonics + 1))
+             for period in schema.phases]  # fmt: skip
+    if not turns:
+        return np.zeros((len(at_ms), 0))
+    angle = 2 * np.pi * np.concatenate(turns, axis=1)
+    return np.stack((np.cos(angle), np.sin(angle)), axis=2).reshape(len(at_ms), -1)
+
+
+def scale(basis_shape: Shape, scaling: Scaling) -> Scaling:
+    """Centre and scale of every input of a frame [D]: phases and indicators as they are, but for a phase's own spread."""
+    Q, L, C, P = basis_shape
+    held = Q + C
+    centre = np.concatenate((np.tile(scaling.centre[:Q], L), scaling.centre[Q:], np.zeros(P + held)))
+    size = np.concatenate((np.tile(scaling.scale[:Q], L), scaling.scale[Q:], np.ones(P + held)))
+    return Scaling(centre, size)
+
+
+def features(basis: Basis, inputs: Array) -> Array:
+    """Features [n, F + F_local] of frames' inputs [n, D]."""
+    scaled, sd = scale(basis.shape, basis.scaling), _sd(basis.shape)
+    linear = np.empty((len(inputs), basis.shape.linear))
+    linear[:, 0] = PRIOR_SD["bias"]
+    linear[:, 1:] = sd * ((inputs - scaled.centre) / scaled.scale)
+    parts = [linear]
+    if basis.shared:
+        parts.append(PRIOR_SD["inducing"] * inducing.features(basis.shared, inputs))
+    if basis.local:
+        parts.append(PRIOR_SD["local"] * inducing.features(basis.local, inputs))
+    return np.concatenate(parts, axis=1) if len(parts) > 1 else linear
+
+
+def residual(basis: Basis, features: Array) -> Array:
+    """What the inducing features of shared and local layer cannot express [n, 2], per unit of weight variance."""
+    result = np.zeros((len(features), 2))
+    F = basis.size
+    if basis.shared:
+        sd = PRIOR_SD["inducing"]
+        result[:, 0] = sd**2 * inducing.residual(features[:, basis.shape.linear : F] / sd)
+    if basis.local:
+        sd = PRIOR_SD["local"]
+        result[:, 1] = sd**2 * inducing.residual(features[:, F:] / sd)
+    return result
+
+
+def change(old: Basis, new: Basis) -> Array:
+    """T [F_new, F_old] (local features included) with features_new = T features_old: exact for the linear block.
+
+    The bias feature is the constant p_0, a feature j is p_j times its scaled input x_j: x_new = (s x_old + c - c') / s',
+    so T scales each feature and moves it by a multiple of the bias. Inducing blocks: the projection of models.md
+    section 3, the identity where the inducing inputs stay, nothing where there were none.
     """
-    order = np.concatenate((np.tile(np.arange(channels), lags), np.arange(channels, len(old.centre)))).astype(int)
-    ratio = (old.scale / new.scale)[order]
-    offset = ((old.centre - new.centre) / new.scale)[order]
-    T = np.diag(np.concatenate(([1.0], ratio)))
-    sd = np.array([PRIOR_SD["lags"]] * (lags * channels) + [PRIOR_SD["covariates"]] * (len(old.centre) - channels))
-    T[1:, 0] = sd * offset / PRIOR_SD["bias"]
+    T = np.zeros((new.size + new.local_size, old.size + old.local_size))
+    D = old.shape.inputs
+    was, is_ = scale(old.shape, old.scaling), scale(new.shape, new.scaling)
+    T[0, 0] = 1.0
+    T[np.arange(1, D + 1), np.arange(1, D + 1)] = was.scale / is_.scale
+    T[1 : D + 1, 0] = _sd(old.shape) * ((was.centre - is_.centre) / is_.scale) / PRIOR_SD["bias"]
+    _carry(T[D + 1 : new.size, D + 1 : old.size], old.shared, new.shared)
+    _carry(T[new.size :, old.size :], old.local, new.local)
     return T
+
+
+def _carry(block: Array, old: Inducing | None, new: Inducing | None) -> None:
+    if old is None or new is None or old.columns != new.columns:
+        return
+    block[:] = np.eye(len(new.Z)) if same(old, new) else inducing.transfer(old, new)
+
+
+def same(old: Inducing | None, new: Inducing | None) -> bool:
+    """Whether two inducing blocks are one."""
+    if old is None or new is None:
+        return old is new
+    return (old.kernel, old.columns) == (new.kernel, new.columns) and (
+        np.array_equal(old.Z, new.Z) and np.array_equal(old.lengthscale, new.lengthscale)
+    )
+
+
+def _sd(basis_shape: Shape) -> Array:
+    """Prior standard deviation of the weight of each input [D]."""
+    Q, L, C, P = basis_shape
+    names = (("lags", L * Q), ("covariates", C), ("phases", P), ("held", Q + C))
+    return np.concatenate([np.full(n, PRIOR_SD[name]) for name, n in names])

@@ -10,6 +10,7 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.errors import NotFinite, NotPositiveDefinite
 
+SMALL = 8
 JITTER_STEPS = (0.0, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8)
 
 
@@ -29,8 +30,21 @@ def inverse(A: Array) -> Array:
     A stack of explicit inverses is what the rank-one updates of a stream start from; it is made here and nowhere else.
     """
     scale, L, _ = _factor(A)
-    L_inv = np.linalg.solve(L, np.broadcast_to(np.eye(A.shape[-1]), A.shape))
+    L_inv = lower_inverse(L)
     return symmetric(L_inv.mT @ L_inv / scale[..., :, None] / scale[..., None, :])
+
+
+def lower_inverse(L: Array) -> Array:
+    """Inverse of lower triangular matrices [..., n, n], by halves: several times as fast as a general inverse."""
+    n = L.shape[-1]
+    if n <= SMALL:
+        return np.asarray(np.tril(np.linalg.inv(L)))
+    half = n // 2
+    result = np.zeros_like(L)
+    top, bottom = lower_inverse(L[..., :half, :half]), lower_inverse(L[..., half:, half:])
+    result[..., :half, :half], result[..., half:, half:] = top, bottom
+    result[..., half:, :half] = -bottom @ (L[..., half:, :half] @ top)
+    return result
 
 
 def root(A: Array) -> tuple[Array, Array]:

@@ -18,16 +18,14 @@ class Belief(NamedTuple):
     shift: Array
 
 
-def prior(channels: int, features: int) -> Belief:
-    """v ~ N(0, I)."""
-    return Belief(
-        np.broadcast_to(np.eye(features), (channels, features, features)).copy(), np.zeros((channels, features))
-    )
+def prior(prior_var: Array) -> Belief:
+    """v ~ N(0, diag(prior_var)); prior_var [Q, F]."""
+    return Belief((1.0 / prior_var)[..., None] * np.eye(prior_var.shape[-1]), np.zeros_like(prior_var))
 
 
-def posterior(terms: Iterable[Term], channels: int, features: int) -> Belief:
-    """Precision I + sum P_i, shift sum h_i. The order of the terms fixes the last bits: callers sort by agent."""
-    precision, shift = prior(channels, features)
+def posterior(terms: Iterable[Term], prior_var: Array) -> Belief:
+    """Precision diag(1 / prior_var) + sum P_i, shift sum h_i. The order of the terms fixes the last bits: callers sort by agent."""
+    precision, shift = prior(prior_var)
     for term in terms:
         precision += term.precision
         shift += term.shift
@@ -39,16 +37,15 @@ def cavity(belief: Belief, own: Term) -> Belief:
     return Belief(belief.precision - own.precision, belief.shift - own.shift)
 
 
-def halved(belief: Belief) -> Belief:
-    """The fleet's half of a covariance intersection: precision I + (sum P) / 2, shift (sum h) / 2.
+def halved(belief: Belief, prior_var: Array) -> Belief:
+    """The fleet's half of a covariance intersection: prior + (sum P) / 2, shift (sum h) / 2.
 
     For an agent that no longer knows what of its own is inside. With half of its own term beside it nothing is counted
-    twice (I + (sum P) / 2 + P_own / 2, models.md section 4, "Cavity"). Half a term is that of half the data under a
+    twice (prior + (sum P) / 2 + P_own / 2, models.md section 4, "Cavity"). Half a term is that of half the data under a
     deviation of twice the prior variance: half the data alone tell more than half of what all do.
     """
-    features = belief.precision.shape[-1]
-    identity = np.eye(features)
-    return Belief(identity + 0.5 * (belief.precision - identity), 0.5 * belief.shift)
+    before = prior(prior_var).precision
+    return Belief(before + 0.5 * (belief.precision - before), 0.5 * belief.shift)
 
 
 def pooled_noise(noise_vars: Array, counts: Array) -> Array:

@@ -1,7 +1,8 @@
 """One agent's streaming model: what it foresees of the next frame, and what it learns of it.
 
-All values are in transformed units; the learner scales them. A lag that had to be held over because nothing came is as
-uncertain as it is old: the noise of a channel grows with the age of its last reading, and such a frame teaches less.
+Readings are in transformed units; the learner scales them. Two memories, a long and a short one, learn the same frames and
+are mixed by how well they foresaw. Between exact solutions every frame is a rank-one update without forgetting; a solution
+folds the frames since into the decayed statistics (models.md sections 3 and 4).
 """
 
 from __future__ import annotations
@@ -12,12 +13,18 @@ import numpy as np
 
 from fleetgp import features
 from fleetgp.arrays import Array
-from fleetgp.gp import posterior, statistics
+from fleetgp.features import Basis
+from fleetgp.gp import hyper, message, posterior, statistics, tail
 from fleetgp.gp.aggregate import Belief, prior
-from fleetgp.gp.posterior import Law, Weights
+from fleetgp.gp.message import Term
+from fleetgp.gp import ring as rings
+from fleetgp.gp.posterior import Before, Weights
+from fleetgp.gp.ring import Ring, Row
 from fleetgp.gp.statistics import Statistics
-from fleetgp.scaling import Moments, Scaling, apply, scaling
+from fleetgp.gp.tail import Tail
+from fleetgp.scaling import Moments, scaling
 
+LONG, TRACKS = 0, 2
 MAX_AGE = 24.0
 OWN_NOISE = 1.0
 OWN_NOISE_FRAMES = 1.0
@@ -28,186 +35,294 @@ FIRST_STEP_FRAMES = 1.0 / FIRST_NOISE_FRAMES
 FLEET_NOISE_FRAMES = 20.0
 # a noise below 1e-4 of a channel's scale: sums over frames divided by less would drown the weights' prior in rounding
 LEAST_NOISE = 1e-8
-MOST_SD = 30.0
-RESCALE_RATIO = 1.25
-# an own basis is looked at after every frame up to the first count, whenever frames have doubled up to the second
-RESCALE_OFTEN = 64
-RESCALE_UNTIL = 4096
 
 
 class Forgetting(NamedTuple):
-    """half_life: frames after which the past counts half. refresh: frames between exact solutions."""
+    """Frames after which the past counts half, of the long and the short memory; refresh: frames between exact solutions."""
 
     half_life: float = 20_000.0
-    refresh: int = 64
+    short_half_life: float = 1_000.0
+    refresh: int = 256
 
 
 class Knowledge(NamedTuple):
     """What comes from outside an agent's own data: the fleet's belief without the agent, and its noise.
 
-    phi [F] deviation scale; noise_guess [Q] worth noise_frames; own_weight: 1/2 in a covariance intersection, which
-    counts the agent's own layer, prior of the deviation and data, half.
+    prior_var, deviation_var [Q, F] of the shared features; noise_guess [Q] worth noise_frames; own_weight: 1/2 in a
+    covariance intersection, which counts the agent's own layers, their prior and data, half.
     """
 
     belief: Belief
-    phi: Array
+    prior_var: Array
+    deviation_var: Array
     noise_guess: Array
     noise_frames: float
     own_weight: float
 
 
 class Learner(NamedTuple):
-    """frames: learnt in all; fresh: those learnt since the past was last faded."""
+    """past: statistics [T, ...] up to the last solution; fresh: the frames since; ring: bounded recent frames, never sent.
 
-    channels: int
-    lags: int
-    scaling: Scaling
-    statistics: Statistics
+    weights [T, ...], noise_var [T, Q] by memory; solved: the long memory's weights at the last solution; local_var [Q] of the local layer's weights; spare [2]: mean of what shared
+    and local inducing features cannot express, infinite before any frame; frames: learnt in all.
+    """
+
+    basis: Basis
     knowledge: Knowledge
+    before: Before
+    past: Statistics
     weights: Weights
+    solved: Weights
     noise_var: Array
+    local_var: Array
+    spare: Array
+    tail: Tail
+    ring: Ring
+    fresh: tuple[Row, ...]
     frames: int
-    fresh: int
 
 
 class Inputs(NamedTuple):
-    """What is known before a frame: lags [L, Q] held over where missing, covariates [C], age [Q] ticks held over.
+    """What is known before a frame: inputs [D] as ``features`` lays them out, age [Q] ticks that channels were held over.
 
-    last [Q]: the reading that the step is from, lag 1 unless lags were held within reach of what was learnt.
+    last [Q]: the reading that the step is from, lag 1 unless lags were held within reach of what was learnt. floor [Q]:
+    the least standard deviation of a reading, of the sensor's resolution.
     """
 
-    lags: Array
-    covariates: Array
+    inputs: Array
     age: Array
-    last: Array | None = None
+    last: Array
+    floor: Array
+
+
+class Around(NamedTuple):
+    """What widens a frame's law beside the weights: growth [..., Q] of the noise by age; extra [..., Q]: variance of what
+    inducing features cannot express there; floor_var [..., Q]; all scaled."""
+
+    growth: Array
+    extra: Array
+    floor_var: Array
 
 
 class Forecast(NamedTuple):
-    """A law of the next frame. features [F]; law of the scaled step from lag 1; mean, sd [Q] in transformed units."""
+    """A law of the next frame, Student-t by channel. All arrays may have a leading axis of frames.
 
+    features [F + F_local]; means, variances [T, Q]: of the scaled step, mean and squared scale of each memory's law; squared
+    [Q]: squared scale of their mixture, before the tail's factor; mean, scale [Q] of the reading in its transformed unit;
+    degrees [Q].
+    """
+
+    inputs: Inputs
     features: Array
-    law: Law
-    noise_var: Array
+    around: Around
+    means: Array
+    variances: Array
+    squared: Array
     mean: Array
-    sd: Array
+    scale: Array
+    degrees: Array
+
+    @property
+    def sd(self) -> Array:
+        """Standard deviation [Q] in transformed units."""
+        return np.asarray(self.scale * np.sqrt(self.degrees / (self.degrees - 2.0)))
 
 
-def default_phi(channels: int, lags: int, covariates: int) -> Array:
-    """Prior variance of an agent's deviation by feature [F]: devices differ more in level than in dynamics."""
-    phi = np.full(features.size(channels, lags, covariates), 0.01)
-    phi[0] = 1.0
-    return phi
+def alone(basis: Basis) -> Learner:
+    """A learner that knows of no fleet."""
+    Q, blocks = basis.shape.channels, features.blocks(basis.shape, basis.size - basis.shape.linear)
+    scales = hyper.start(Q)
+    prior_var = hyper.by_feature(scales.shared, blocks)
+    deviation_var = hyper.by_feature(scales.deviation, blocks)
+    known = Knowledge(prior(prior_var), prior_var, deviation_var, np.full(Q, OWN_NOISE), FIRST_NOISE_FRAMES, 1.0)
+    return knowing(basis, known)
 
 
-def alone(moments: Moments, channels: int, lags: int) -> Learner:
-    """A learner on its own basis, scaled by its own first readings."""
-    size = features.size(channels, lags, len(moments.n) - channels)
-    phi = default_phi(channels, lags, len(moments.n) - channels)
-    knowledge = Knowledge(prior(channels, size), phi, np.full(channels, OWN_NOISE), FIRST_NOISE_FRAMES, 1.0)
+def knowing(basis: Basis, known: Knowledge) -> Learner:
+    """A learner with knowledge of a fleet and no data of its own."""
+    Q, size = basis.shape.channels, basis.size + basis.local_size
+    local_var = np.full(Q, hyper.LOCAL)
+    before = _before(known, local_var, basis.local_size)
+    weights = Weights(np.tile(before.mean, (TRACKS, 1, 1)), np.tile(before.cov, (TRACKS, 1, 1, 1)))
     learner = Learner(
-        channels,
-        lags,
-        scaling(moments),
-        statistics.empty(channels, size),
-        knowledge,
-        posterior.prior(knowledge.belief, phi),
-        knowledge.noise_guess,
-        0,
+        basis,
+        known,
+        before,
+        statistics.empty(TRACKS, Q, size),
+        weights,
+        Weights(before.mean, before.cov),
+        np.tile(known.noise_guess, (TRACKS, 1)),
+        local_var,
+        np.full(2, np.inf),
+        tail.init(Q, TRACKS),
+        rings.empty(basis.shape.inputs, Q, TRACKS),
+        (),
         0,
     )
     return solve(learner)
 
 
+def on_moments(moments: Moments, shape: features.Shape) -> Learner:
+    """A lone learner on its own basis, scaled by its own first readings."""
+    return alone(Basis(shape, scaling(moments)))
+
+
 def foresee(learner: Learner, inputs: Inputs) -> Forecast:
     """The law of the next frame, from what was known before it."""
-    Q = learner.channels
-    channel, covariate = _split(learner.scaling, Q)
-    x = features.linear(apply(channel, inputs.lags), apply(covariate, inputs.covariates))
-    noise_var = learner.noise_var * (1.0 + np.minimum(inputs.age, MAX_AGE))
-    law = posterior.predict(learner.weights, x, noise_var)
-    last = inputs.lags[0] if inputs.last is None else inputs.last
-    return Forecast(x, law, noise_var, last + channel.scale * law.mean, channel.scale * np.sqrt(law.variance))
+    x = features.features(learner.basis, inputs.inputs[None])[0]
+    around = surroundings(learner, inputs, x)
+    means, known, _ = posterior.spread(learner.weights, x)
+    variances = track_variances(learner, known, around)
+    mean, squared = tail.mixed(learner.tail.tracks, means, variances)
+    unit = learner.basis.scaling.scale[: learner.basis.shape.channels]
+    scale = np.sqrt(np.maximum(squared * tail.scale(learner.tail), around.floor_var))
+    where = inputs.last + unit * mean
+    return Forecast(inputs, x, around, means, variances, squared, where, unit * scale, tail.degrees(learner.tail))
 
 
-def learn(learner: Learner, forecast: Forecast, lag: Array, observed: Array, rule: Forgetting) -> Learner:
-    """After one frame: lag [Q] the lag 1 it was foreseen from, observed [Q] (NaN = missing or not to be learnt).
+def surroundings(learner: Learner, inputs: Inputs, x: Array) -> Around:
+    """What widens the law of frames with features x [..., F + F_local]."""
+    unit = learner.basis.scaling.scale[: learner.basis.shape.channels]
+    growth = 1.0 + np.minimum(inputs.age, MAX_AGE)
+    return Around(growth, _extra(learner, x), (inputs.floor / unit) ** 2)
 
-    A reading further than MOST_SD from what was foreseen counts as noisy as brings it there, so that one glitch, learnt
-    because nothing was known that would tell it from a reading, does not outweigh all that follow.
+
+def track_variances(learner: Learner, known: Array, around: Around) -> Array:
+    """Squared scale [..., T, Q] of each memory's law, before the tail's factor; known [..., T, Q]."""
+    noise = learner.noise_var * around.growth[..., None, :]
+    return np.asarray(np.maximum(known + noise + around.extra[..., None, :], around.floor_var[..., None, :]))
+
+
+def learn(learner: Learner, forecast: Forecast, observed: Array, rule: Forgetting) -> Learner:
+    """After one frame: observed [Q] in transformed units, NaN = missing or not to be learnt.
+
+    A frame teaches less the further out in the tail the last solution finds it, and the older the lag that it was foreseen
+    from.
     """
-    present = np.isfinite(observed).astype(float)
-    target = np.where(present > 0, observed - lag, 0.0) / learner.scaling.scale[: learner.channels]
-    distance = np.abs(np.where(present > 0, observed - forecast.mean, 0.0)) / forecast.sd
-    noise_var = forecast.noise_var * np.maximum(distance / MOST_SD, 1.0) ** 2
-    own_noise_var = noise_var / learner.knowledge.own_weight
-    weights = posterior.learn(learner.weights, forecast.features, target, own_noise_var, present)
-    # an aged lag is noisier by its age: the same factor that its noise carries
-    share = present * learner.noise_var / noise_var
-    sums = statistics.observe(learner.statistics, forecast.features, target, share)
-    learner = learner._replace(statistics=sums, weights=weights, frames=learner.frames + 1, fresh=learner.fresh + 1)
-    due = min(rule.refresh, max(1, learner.frames // 4))
-    if learner.fresh < due:
-        return learner
-    factor = 0.5 ** (learner.fresh / rule.half_life)
-    return solve(learner._replace(statistics=statistics.decay(sums, factor), fresh=0))
+    unit = learner.basis.scaling.scale[: learner.basis.shape.channels]
+    target = (observed - forecast.inputs.last) / unit
+    errors = target - forecast.means
+    share = shares(learner, forecast.features, forecast.around, target)
+    weights = posterior.learn(learner.weights, forecast.features, errors, taught_noise(learner, share))
+    square = ((observed - forecast.mean) / unit) ** 2 / forecast.squared
+    learner = learner._replace(
+        weights=weights,
+        tail=tail.step(learner.tail, errors, forecast.variances, square),
+        fresh=(*learner.fresh, Row(forecast.inputs.inputs, forecast.features, target * unit, share)),
+        frames=learner.frames + 1,
+    )
+    return refresh(learner, rule) if len(learner.fresh) >= due(learner.frames, rule) else learner
+
+
+def shares(learner: Learner, x: Array, around: Around, target: Array) -> Array:
+    """How much frames teach each channel [..., Q], 0 where one has no target [..., Q]: one sure reading is about 1."""
+    mean, known = posterior.foreseen(learner.solved, x)
+    other = learner.noise_var[LONG] * around.growth + around.extra
+    variance = np.maximum(known + other, around.floor_var)
+    weight = tail.weight((target - mean) ** 2 / variance, tail.degrees(learner.tail))
+    return np.where(np.isnan(target), 0.0, weight / around.growth)
+
+
+def taught_noise(learner: Learner, share: Array) -> Array:
+    """Noise variance [..., T, Q] that frames teach with; infinite where one does not."""
+    factor = np.divide(1.0, share, out=np.full_like(share, np.inf), where=share > 0)
+    return np.asarray(learner.noise_var * factor[..., None, :] / learner.knowledge.own_weight)
+
+
+def due(frames: int, rule: Forgetting) -> int:
+    """Frames since the last exact solution after which the next is due: every frame at first."""
+    return min(rule.refresh, max(1, frames // 4))
+
+
+def refresh(learner: Learner, rule: Forgetting) -> Learner:
+    """Fold the fresh frames in, forget, and solve."""
+    count = len(learner.fresh)
+    learner = folded(learner)
+    factor = 0.5 ** (count / np.array([rule.half_life, rule.short_half_life]))
+    past, ring = statistics.decay(learner.past, factor), rings.decay(learner.ring, factor)
+    return solve(learner._replace(past=past, ring=ring, tail=tail.choose(learner.tail)))
 
 
 def solve(learner: Learner) -> Learner:
-    """The exact posterior from knowledge and statistics, with one EM step for the noise on the way."""
-    known = learner.knowledge
-    before = posterior.prior(known.belief, known.phi, known.own_weight)
-    weights = posterior.posterior(before, learner.statistics, learner.noise_var, known.own_weight)
-    noise_var = _noise(learner.statistics, weights, known.noise_guess, known.noise_frames)
-    weights = posterior.posterior(before, learner.statistics, noise_var, known.own_weight)
-    return learner._replace(weights=weights, noise_var=noise_var)
+    """The exact posterior from knowledge and statistics, then one EM step for the noise."""
+    known, sums = learner.knowledge, total(learner)
+    weights = posterior.posterior(learner.before, sums, learner.noise_var, known.own_weight)
+    noise_var = _noise(sums, weights, known.noise_guess, known.noise_frames)
+    return learner._replace(weights=weights, solved=Weights(weights.mean[LONG], weights.cov[LONG]), noise_var=noise_var)
+
+
+def total(learner: Learner) -> Statistics:
+    """Statistics [T, ...] of all that was learnt, the fresh frames included."""
+    if not learner.fresh:
+        return learner.past
+    unit = learner.basis.scaling.scale[: learner.basis.shape.channels]
+    inputs, x, targets, weights = rings.stacked(learner.fresh)
+    return statistics.merge(learner.past, statistics.summed(x, targets / unit, weights))
 
 
 def own_noise(learner: Learner) -> Array:
     """Noise variance [Q] by this agent's own frames alone: what it tells the fleet, so that no guess is counted twice."""
-    return _noise(learner.statistics, learner.weights, np.full(learner.channels, OWN_NOISE), OWN_NOISE_FRAMES)
+    Q = learner.basis.shape.channels
+    return _noise(total(learner), learner.weights, np.full(Q, OWN_NOISE), OWN_NOISE_FRAMES)[LONG]
 
 
-def inform(learner: Learner, new: Scaling, knowledge: Knowledge) -> Learner:
-    """Take the fleet's knowledge, on its basis; the agent's own past is carried over exactly."""
-    return solve(_rescaled(learner, new)._replace(knowledge=knowledge))
+def summary(learner: Learner) -> tuple[Term, Array]:
+    """What this agent tells the fleet: its term, and the mean square of its deviation by block [Q, len(BLOCKS)]."""
+    known, F = learner.knowledge, learner.basis.size
+    sums = Statistics(*(part[LONG] for part in total(learner)))
+    local_var = np.tile(learner.local_var[:, None], (1, learner.basis.local_size))
+    term = message.summarise(sums, learner.noise_var[LONG], known.deviation_var, local_var)
+    after = Weights(learner.weights.mean[LONG], learner.weights.cov[LONG])
+    square = hyper.deviation_square(known.deviation_var, learner.before, after)
+    return term, hyper.by_block(square, features.blocks(learner.basis.shape, F - learner.basis.shape.linear))
 
 
-def rescale(learner: Learner, moments: Moments) -> Learner:
-    """On an own basis: a new scale where it would differ by a quarter; looked at often while readings are few."""
-    is_doubled = learner.frames & (learner.frames - 1) == 0
-    if learner.frames > RESCALE_UNTIL or not (learner.frames <= RESCALE_OFTEN or is_doubled):
+def inform(learner: Learner, knowledge: Knowledge) -> Learner:
+    """Take the fleet's knowledge, which is on the learner's basis (``moves`` takes it there first)."""
+    before = _before(knowledge, learner.local_var, learner.basis.local_size)
+    # the fleet's noise first, then the weights under it
+    learner = solve(solve(learner._replace(knowledge=knowledge, before=before)))
+    return learner._replace(local_var=_local_var(learner))
+
+
+def folded(learner: Learner) -> Learner:
+    """The fresh frames moved into statistics and ring; the posterior stays as it is."""
+    if not learner.fresh:
         return learner
-    new = scaling(moments)
-    ratio = new.scale / learner.scaling.scale
-    moved = np.abs(new.centre - learner.scaling.centre) / new.scale
-    if not (np.any(np.maximum(ratio, 1 / ratio) > RESCALE_RATIO) or np.any(moved > RESCALE_RATIO)):
-        return learner
-    return solve(_rescaled(learner, new))
+    ring = rings.append(learner.ring, learner.fresh)
+    _, x, _, _ = rings.stacked(learner.fresh)
+    recent = features.residual(learner.basis, x).mean(axis=0)
+    spare = np.where(np.isfinite(learner.spare), learner.spare, recent)
+    spare = spare + np.minimum(len(x) / rings.SIZE, 1.0) * (recent - spare)
+    return learner._replace(past=total(learner), ring=ring, spare=spare, fresh=())
+
+
+def _before(known: Knowledge, local_var: Array, local_size: int) -> Before:
+    local = np.tile(local_var[:, None], (1, local_size))
+    return posterior.prior(known.belief, known.deviation_var, local, known.own_weight)
+
+
+def _local_var(learner: Learner) -> Array:
+    """One EM step for the variance [Q] of the local layer's weights, with as many weights' worth of the first guess."""
+    size, F = learner.basis.local_size, learner.basis.size
+    if not size:
+        return learner.local_var
+    after_cov = np.diagonal(learner.weights.cov[LONG], axis1=1, axis2=2)[:, F:]
+    square = learner.weights.mean[LONG, :, F:] ** 2 + after_cov
+    return np.asarray((size * hyper.LOCAL + square.sum(axis=1)) / (2 * size))
+
+
+def _extra(learner: Learner, x: Array) -> Array:
+    """Variance [..., Q] of what inducing features cannot express at features [..., F], beyond what the noise holds of it."""
+    basis, known = learner.basis, learner.knowledge
+    shared = known.prior_var[:, -1] + known.deviation_var[:, -1] if basis.shared else np.zeros(basis.shape.channels)
+    over = np.maximum(features.residual(basis, np.atleast_2d(x)) - learner.spare, 0.0)  # [n, 2]
+    extra = over[:, :1] * shared + over[:, 1:] * learner.local_var
+    return np.asarray(extra if x.ndim > 1 else extra[0])
 
 
 def _noise(sums: Statistics, weights: Weights, guess: Array, guess_frames: float) -> Array:
-    """Noise variance [Q], with a guess that is cut to what persistence leaves: the mean square step, 1 at first."""
+    """Noise variance [..., Q], with a guess that is cut to what persistence leaves: the mean square step, 1 at first."""
     persistence = (sums.square + FIRST_STEP_FRAMES * OWN_NOISE) / (sums.n + FIRST_STEP_FRAMES)
     estimate = posterior.estimate_noise(sums, weights, np.minimum(guess, persistence), guess_frames)
     return np.maximum(estimate, LEAST_NOISE)
-
-
-def _rescaled(learner: Learner, new: Scaling) -> Learner:
-    T, ratio = basis_change(learner.scaling, new, learner.channels, learner.lags)
-    return learner._replace(
-        scaling=new,
-        statistics=statistics.rebase(learner.statistics, T, ratio),
-        noise_var=ratio**2 * learner.noise_var,
-    )
-
-
-def basis_change(old: Scaling, new: Scaling, channels: int, lags: int) -> tuple[Array, Array]:
-    """T [F, F] of features and ratio [Q] of targets between two scalings."""
-    return features.change(old, new, channels, lags), (old.scale / new.scale)[:channels]
-
-
-def _split(scaling: Scaling, channels: int) -> tuple[Scaling, Scaling]:
-    return (
-        Scaling(scaling.centre[:channels], scaling.scale[:channels]),
-        Scaling(scaling.centre[channels:], scaling.scale[channels:]),
-    )

@@ -1,7 +1,7 @@
-"""What an agent tells the fleet: its likelihood of the shared weights, its own deviation marginalised out.
+"""What an agent tells the fleet: its likelihood of the shared weights, its own layers marginalised out.
 
-P = F^T S^-1 F, h = F^T S^-1 y with S = s2 I + F diag(phi) F^T, by Woodbury from the statistics, never an n x n matrix
-(models.md section 4, "Message").
+P = H_g^T S^-1 H_g, h = H_g^T S^-1 y with S = s2 I + H_c H_c^T over deviation and local layer, by Woodbury from the
+statistics, never an n x n matrix (models.md section 4, "Message").
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ class Term(NamedTuple):
     shift: Array
 
 
-def summarise(statistics: Statistics, noise_var: Array, phi: Array) -> Term:
-    """An agent's term; noise_var [Q], phi [F] prior variances of the deviation."""
+def summarise(statistics: Statistics, noise_var: Array, deviation_var: Array, local_var: Array) -> Term:
+    """An agent's term of the F shared weights; noise_var [Q]; prior variances deviation_var [Q, F], local_var [Q, F_local]."""
+    F = deviation_var.shape[1]
     R, R_inv = root(statistics.gram)
     sd = np.sqrt(noise_var)[:, None]
     R, u = R / sd[..., None], (R_inv @ statistics.cross[..., None]) / sd[..., None]
-    # with F^T F / s2 = R^T R: P = R^T (I + R diag(phi) R^T)^-1 R, in which nothing large is subtracted from its like
-    L, _ = cholesky(np.eye(len(phi)) + symmetric((R * phi) @ R.mT))
-    A, a = np.linalg.solve(L, R), np.linalg.solve(L, u)
+    own_var = np.concatenate((deviation_var, local_var), axis=1)
+    # with H^T H / s2 = R^T R: P = R^T (I + R diag(own) R^T)^-1 R, in which nothing large is subtracted from its like
+    L, _ = cholesky(np.eye(own_var.shape[1]) + symmetric((R * own_var[:, None, :]) @ R.mT))
+    A, a = np.linalg.solve(L, R[:, :, :F]), np.linalg.solve(L, u)
     return Term(symmetric(A.mT @ A), (A.mT @ a)[..., 0])
 
 

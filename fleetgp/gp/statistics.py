@@ -1,7 +1,7 @@
 """Sufficient statistics of Bayesian linear regression: a commutative monoid (models.md section 3).
 
 Q channels, F features. Everything an agent knows of its past is here; a prior is never mixed in, so that forgetting and
-merging touch data alone.
+merging touch data alone. Arrays may have leading axes: two paces of forgetting are two statistics in one.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from fleetgp.arrays import Array
 class Statistics(NamedTuple):
     """Sums over frames, per channel.
 
-    n [Q] frames; square [Q] sum y^2; cross [Q, F] sum F y; gram [Q, F, F] sum F F^T, where a frame whose noise variance
-    is k times the channel's counts in n once and in the others with weight 1 / k.
+    n [..., Q] frames; square [..., Q] sum y^2; cross [..., Q, F] sum F y; gram [..., Q, F, F] sum F F^T, where a frame
+    whose noise variance is k times the channel's counts in n once and in the others with weight 1 / k.
     """
 
     n: Array
@@ -26,37 +26,41 @@ class Statistics(NamedTuple):
     gram: Array
 
 
-def empty(channels: int, features: int) -> Statistics:
-    """Statistics of no frames."""
+def empty(*shape: int) -> Statistics:
+    """Statistics of no frames; shape: leading axes, then channels and features."""
+    channels, features = shape[:-1], shape[-1]
     return Statistics(
-        np.zeros(channels),
-        np.zeros(channels),
-        np.zeros((channels, features)),
-        np.zeros((channels, features, features)),
+        np.zeros(channels), np.zeros(channels), np.zeros((*channels, features)), np.zeros((*channels, features, features))
     )
 
 
-def observe(statistics: Statistics, features: Array, targets: Array, weights: Array) -> Statistics:
-    """Statistics with one frame more; features [F], targets [Q], weights [Q] (0 = the channel is missing)."""
+def summed(features: Array, targets: Array, weights: Array, kept: Array | None = None) -> Statistics:
+    """Statistics of frames: features [n, F], targets [n, Q], weights [n, Q] (0 = the channel is missing, whatever its target).
+
+    kept [n]: what forgetting has left of each frame.
+    """
     is_seen = weights > 0
     y = np.where(is_seen, targets, 0.0)
-    outer = features[:, None] * features[None, :]
+    left = np.ones(len(features)) if kept is None else kept
+    weights = weights * left[:, None]
+    weighted = weights.T[:, :, None] * features  # [Q, n, F]
     return Statistics(
-        statistics.n + is_seen,
-        statistics.square + weights * y * y,
-        statistics.cross + (weights * y)[:, None] * features,
-        statistics.gram + weights[:, None, None] * outer,
+        left @ is_seen,
+        np.sum(weights * y * y, axis=0),
+        (weights * y).T @ features,
+        weighted.mT @ features,
     )
 
 
 def merge(a: Statistics, b: Statistics) -> Statistics:
-    """Statistics of both sets of frames together."""
+    """Statistics of both sets of frames together; one without leading axes joins each of the other's."""
     return Statistics(*(x + y for x, y in zip(a, b, strict=True)))
 
 
-def decay(statistics: Statistics, factor: float) -> Statistics:
-    """Forget: every sum times factor, 0 < factor <= 1."""
-    return Statistics(*(factor * x for x in statistics))
+def decay(statistics: Statistics, factor: float | Array) -> Statistics:
+    """Forget: every sum times factor, 0 < factor <= 1; one number, or one for each entry of the leading axes [...]."""
+    f = np.asarray(factor, dtype=float)[..., None]
+    return Statistics(f * statistics.n, f * statistics.square, f[..., None] * statistics.cross, f[..., None, None] * statistics.gram)
 
 
 def rebase(statistics: Statistics, T: Array, ratio: Array) -> Statistics:

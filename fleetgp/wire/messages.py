@@ -152,7 +152,9 @@ class Summary(Message, frozen=True, kw_only=True, tag="summary"):
 
     precision: [Q, F(F+1)/2] upper triangles of P; shift: [Q, F] h; count: [Q] frames behind it (decayed);
     noise_variance: [Q], scaled units. (incarnation, sequence) grows with every summary of one agent; incarnation changes
-    when the agent lost its memory. origin: the coordinator's incarnation whose basis this is.
+    when the agent lost its memory. origin: the coordinator's incarnation whose basis this is. deviation_square: [Q, B] mean
+    square of the agent's deviation by block of features. cluster_count: [M] recent frames nearest to each of the model's
+    centres, 0 where too few to tell; cluster_sum: [M, D] their sum, scaled inputs.
     """
 
     FORM: ClassVar[Literal["json", "msgpack"]] = "msgpack"
@@ -168,6 +170,9 @@ class Summary(Message, frozen=True, kw_only=True, tag="summary"):
     shift: Tensor
     count: Tensor
     noise_variance: Tensor
+    deviation_square: Tensor | None = None
+    cluster_count: Tensor | None = None
+    cluster_sum: Tensor | None = None
 
 
 class Included(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,8 +186,10 @@ class Included(msgspec.Struct, frozen=True, kw_only=True):
 class FleetModel(Message, frozen=True, kw_only=True, tag="model"):
     """What the fleet knows, retained: the basis and the posterior of the shared weights on it.
 
-    centre, scale: [Q + C] of schema.inputs, transformed units; precision: [Q, F(F+1)/2], the prior's identity included;
-    shift: [Q, F]; deviation_scale: [F] prior variance of an agent's deviation by feature; noise_variance: [Q].
+    centre, scale: [Q + C] of schema.inputs, transformed units; precision: [Q, F(F+1)/2], the prior's included;
+    shift: [Q, F]; deviation_scale: [F] prior variance of an agent's deviation by feature, mean over channels; deviation_variance: [Q, F] the same by channel;
+    prior_variance: [Q, F] of the shared weights; noise_variance: [Q]. inducing: [M, D] inducing inputs, lengthscale: [D], both in transformed
+    units; columns: [D] which of a frame's inputs they look at. centres: [M, D] scaled inputs, where the next inducing inputs may lie.
     origin: incarnation of the coordinator; (origin, basis) names a basis for good. noise_frames: how many frames the noise
     variance was learnt from; 0 = nothing is known of it yet.
     """
@@ -201,6 +208,12 @@ class FleetModel(Message, frozen=True, kw_only=True, tag="model"):
     noise_variance: Tensor
     noise_frames: float = 0.0
     included: dict[str, Included] = {}
+    prior_variance: Tensor | None = None
+    deviation_variance: Tensor | None = None
+    inducing: Tensor | None = None
+    lengthscale: Tensor | None = None
+    columns: tuple[int, ...] = ()
+    centres: Tensor | None = None
 
 
 ALL: tuple[type[Message], ...] = (

@@ -1,0 +1,134 @@
+"""Many frames at once: the numbers that one frame after another would give, by block Cholesky instead of rank-one updates.
+
+In a block of frames the one-step predictions of Bayesian linear regression are the rows of one Cholesky factor: with
+S = X C X^T + diag(noise) = L L^T and e = L^-1 (y - X m), frame i is foreseen at x_i m + sum_{j<i} L_ij e_j, and its noiseless
+target is known up to the variance x_i C x_i - sum_{j<i} L_ij^2.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fleetgp import features
+from fleetgp.arrays import Array
+from fleetgp.gp import learner as learning
+from fleetgp.gp import posterior, tail
+from fleetgp.gp.learner import Around, Forecast, Forgetting, Inputs, Learner
+from fleetgp.gp.posterior import Weights
+from fleetgp.gp.ring import Row
+from fleetgp.gp.tail import Tail
+from fleetgp.linalg import lower_inverse, symmetric
+
+BLOCK = 64
+# a noise that stands for "not observed": so large that it teaches nothing, small enough to be multiplied
+NEVER = 1e60
+
+
+def foresee_and_learn(learner: Learner, inputs: Inputs, observed: Array, rule: Forgetting) -> tuple[Learner, Forecast]:
+    """Forecasts of n frames, each from those before it, and the learner after them all.
+
+    inputs: arrays with a leading axis [n], n >= 1; observed [n, Q] in transformed units, NaN = missing or not to be
+    learnt. Equal to ``foresee`` and ``learn`` frame by frame up to rounding.
+    """
+    parts: list[Forecast] = []
+    begin, n = 0, len(observed)
+    while begin < n:
+        end = begin + min(BLOCK, n - begin, _until_due(learner, rule))
+        learner, forecast = _block(learner, _slice(inputs, begin, end), observed[begin:end])
+        if len(learner.fresh) >= learning.due(learner.frames, rule):
+            learner = learning.refresh(learner, rule)
+        parts.append(forecast)
+        begin = end
+    return learner, joined(parts)
+
+
+def joined(parts: list[Forecast]) -> Forecast:
+    """One forecast of all frames."""
+    if len(parts) == 1:
+        return parts[0]
+    inputs, x, around, *rest = zip(*parts, strict=True)
+    return Forecast(
+        Inputs(*(np.concatenate(part) for part in zip(*inputs, strict=True))),
+        np.concatenate(x),
+        Around(*(np.concatenate(part) for part in zip(*around, strict=True))),
+        *(np.concatenate(part) for part in rest),
+    )
+
+
+def _slice(inputs: Inputs, begin: int, end: int) -> Inputs:
+    return Inputs(*(part[begin:end] for part in inputs))
+
+
+def _until_due(learner: Learner, rule: Forgetting) -> int:
+    """Frames up to and with the one after which the next solution is due."""
+    if learner.frames // 4 >= rule.refresh:
+        return rule.refresh - len(learner.fresh)
+    count = 1
+    while len(learner.fresh) + count < learning.due(learner.frames + count, rule):
+        count += 1
+    return count
+
+
+def _block(learner: Learner, inputs: Inputs, observed: Array) -> tuple[Learner, Forecast]:
+    """Frames between two solutions."""
+    unit = learner.basis.scaling.scale[: learner.basis.shape.channels]
+    X = features.features(learner.basis, inputs.inputs)
+    around = learning.surroundings(learner, inputs, X)
+    target = (observed - inputs.last) / unit
+    # the shares need nothing of the block's own learning: they look at the last solution
+    share = learning.shares(learner, X, around, target)
+    weights, means, known = _sequential(learner, X, target, share)
+    variances = learning.track_variances(learner, known, around)
+    errors = target[:, None, :] - means
+    tail_after, scales, mean, squared = _follow(learner.tail, errors, variances, means, target)
+    scale = np.sqrt(np.maximum(squared * scales, around.floor_var))
+    degrees = np.broadcast_to(tail.degrees(learner.tail), scale.shape)
+    forecast = Forecast(
+        inputs, X, around, means, variances, squared, inputs.last + unit * mean, unit * scale, degrees
+    )
+    rows = tuple(Row(*row) for row in zip(inputs.inputs, X, target * unit, share, strict=True))
+    after = learner._replace(
+        weights=weights, tail=tail_after, fresh=(*learner.fresh, *rows), frames=learner.frames + len(X)
+    )
+    return after, forecast
+
+
+def _sequential(learner: Learner, X: Array, target: Array, share: Array) -> tuple[Weights, Array, Array]:
+    """Weights after the block, and means and known variances [n, T, Q] of each frame from those before it."""
+    before = learner.weights
+    noise = np.minimum(np.moveaxis(learning.taught_noise(learner, share), 0, -1), NEVER)  # [T, Q, n]
+    A = X @ before.cov  # [T, Q, n, F]
+    K = A @ X.T
+    known = np.diagonal(K, axis1=-2, axis2=-1)
+    noise = np.where(known > posterior.is_rounding(before, X), noise, NEVER)
+    L = np.linalg.cholesky(K + posterior.diagonal(noise))
+    first = before.mean @ X.T  # [T, Q, n]
+    rest = np.where(noise < NEVER, target.T - first, 0.0)
+    L_inv = lower_inverse(L)
+    e, G = L_inv @ rest[..., None], L_inv @ A
+    lower = np.tril(L, -1)
+    means = first + (lower @ e)[..., 0]
+    known = np.maximum(known - np.sum(lower * lower, axis=-1), 0.0)
+    weights = Weights(before.mean + (G.mT @ e)[..., 0], symmetric(before.cov - G.mT @ G))
+    return weights, np.moveaxis(means, -1, 0), np.moveaxis(known, -1, 0)
+
+
+def _follow(
+    start: Tail, errors: Array, variances: Array, means: Array, target: Array
+) -> tuple[Tail, Array, Array, Array]:
+    """Tail after the block, and each frame's factor of the squared scale, mean and squared scale of the mixture [n, Q]."""
+    gains = tail.track_densities(start, errors, variances)
+    tracks = np.empty_like(gains)
+    current = start.tracks
+    for i, gain in enumerate(gains):
+        tracks[i] = current
+        current = tail.TRACK_MEMORY * current + gain
+    mean, squared = tail.mixed(tracks, means, variances)
+    square = (target - mean) ** 2 / squared
+    scales, follows = tail.followed(start.scales, square)
+    left = tail.MEMORY ** np.arange(len(square) - 1, -1, -1.0)
+    densities = tail.MEMORY ** len(square) * start.densities
+    densities = densities + np.tensordot(left, tail.all_densities(scales, square), 1)
+    after = Tail(follows, densities, current, start.chosen)
+    chosen = start.chosen.astype(int)
+    return after, scales[:, chosen, np.arange(len(chosen))], mean, squared

@@ -1,0 +1,89 @@
+"""Scales of the blocks, learnt by expectation maximisation: how far agents deviate, how large the fleet's weights are.
+
+One scalar for all features is wrong (models.md section 4, "Deviation scale"): a scale for each channel and block of
+features. Agents tell the mean square of their own deviation, its uncertainty and that of the shared weights included; the
+coordinator averages. A few agents worth of the first guess keep small fleets steady.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fleetgp.arrays import Array
+from fleetgp.features import BLOCKS
+from fleetgp.gp.aggregate import Belief
+from fleetgp.gp.posterior import Before, Weights
+from fleetgp.linalg import inverse
+
+# where a scale starts, by block: devices of one kind differ in level, not in dynamics
+DEVIATION = {"bias": 1.0, "lags": 0.01, "covariates": 0.01, "phases": 0.01, "held": 0.01, "inducing": 0.01, "local": 1.0}
+LOCAL = 0.1
+FLOOR, CEILING = 1e-6, 100.0
+GUESS_AGENTS = 1.0
+GUESS_WEIGHTS = 1.0
+
+
+class Scales(NamedTuple):
+    """Prior variances by channel and block [Q, len(BLOCKS)], of weights in features that carry PRIOR_SD."""
+
+    shared: Array
+    deviation: Array
+
+
+def start(channels: int) -> Scales:
+    """The first guess: shared weights N(0, 1), deviations as in DEVIATION."""
+    deviation = np.array([DEVIATION[name] for name in BLOCKS])
+    return Scales(np.ones((channels, len(BLOCKS))), np.tile(deviation, (channels, 1)))
+
+
+def by_feature(scale: Array, blocks: Array) -> Array:
+    """[Q, len(BLOCKS)] to [Q, F]; blocks [F]."""
+    return np.asarray(scale[:, blocks.astype(int)])
+
+
+def by_block(values: Array, blocks: Array) -> Array:
+    """Mean over the features of each block [Q, len(BLOCKS)] of values [Q, F]; 0 for a block without features."""
+    membership = (blocks[:, None] == np.arange(len(BLOCKS))).astype(float)
+    return np.asarray(values @ membership / np.maximum(membership.sum(axis=0), 1.0))
+
+
+def deviation_square(deviation_var: Array, before: Before, after: Weights) -> Array:
+    """E d^2 [Q, F] of an agent's deviation after its own data, uncertainty of the shared weights included.
+
+    With w = v + d, v ~ N(m, V) without this agent and d ~ N(0, Phi): d | w has mean A (w - m), A = Phi (V + Phi)^-1, and
+    covariance Phi - A Phi; averaged over w ~ N(after). before: of the fleet without this agent.
+    """
+    F = deviation_var.shape[1]
+    A = deviation_var[:, :, None] * before.precision[:, :F, :F]
+    mean = (A @ (after.mean - before.mean)[:, :F, None])[..., 0]
+    spread = np.sum((A @ after.cov[:, :F, :F]) * A, axis=-1)
+    rest = deviation_var - np.diagonal(A, axis1=1, axis2=2) * deviation_var
+    return np.asarray(mean**2 + spread + np.maximum(rest, 0.0))
+
+
+def shared_square(belief: Belief) -> Array:
+    """E v^2 [Q, F] of the shared weights after all data."""
+    cov = inverse(belief.precision)
+    mean = (cov @ belief.shift[..., None])[..., 0]
+    return np.asarray(mean**2 + np.diagonal(cov, axis1=1, axis2=2))
+
+
+def improve(scales: Scales, squares: Sequence[tuple[float, Array]], shared: Array, blocks: Array) -> Scales:
+    """One EM step. squares: of each agent, its weight (ageing) and E d^2 by block [Q, len(BLOCKS)]; shared [Q, F]: E v^2.
+
+    Blocks without features keep their guess.
+    """
+    first = start(len(shared))
+    count = np.array([np.sum(blocks == b) for b in range(len(BLOCKS))], dtype=float)
+    agents = sum(weight for weight, _ in squares)
+    total = sum((weight * square for weight, square in squares), np.zeros_like(scales.deviation))
+    deviation = (GUESS_AGENTS * first.deviation + total) / (GUESS_AGENTS + agents)
+    among = (GUESS_WEIGHTS * first.shared + count * by_block(shared, blocks)) / (GUESS_WEIGHTS + count)
+    is_used = count > 0
+    return Scales(
+        np.where(is_used, np.clip(among, FLOOR, CEILING), scales.shared),
+        np.where(is_used, np.clip(deviation, FLOOR, CEILING), scales.deviation),
+    )

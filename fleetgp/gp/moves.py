@@ -1,0 +1,162 @@
+"""Taking a learner to another basis: exact for what is linear, projected for inducing features, refused where too much is lost.
+
+Statistics = rebase(past) + exact(ring); the past is scaled down by what the new features cannot express of the old
+(models.md section 3, "Basis change").
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fleetgp import features, inducing, placement
+from fleetgp.arrays import Array
+from fleetgp.errors import BasisRefused
+from fleetgp.features import Basis
+from fleetgp.gp import hyper, posterior, statistics
+from fleetgp.gp import learner as learning
+from fleetgp.gp.learner import LONG, TRACKS, Learner
+from fleetgp.gp.posterior import Weights
+from fleetgp.gp.statistics import Statistics
+from fleetgp.scaling import Moments, scaling
+from fleetgp.schema import Kernel
+
+# share of the noise that a projection may lose of the function before it is refused
+MOST_LOSS = 0.25
+RESCALE_RATIO = 1.25
+RESCALE_OFTEN = 64
+RESCALE_UNTIL = 4096
+LOCAL_STEPS = 10
+
+
+def change(old: Basis, new: Basis) -> tuple[Array, Array]:
+    """T [F_new, F_old] of the shared features and ratio [Q] of targets between two bases."""
+    Q = old.shape.channels
+    bare_old, bare_new = old._replace(local=None), new._replace(local=None)
+    return features.change(bare_old, bare_new), (old.scaling.scale / new.scaling.scale)[:Q]
+
+
+def loss(learner: Learner, basis: Basis) -> Array:
+    """Variance [Q] that a projection loses of the function, in shares of the noise; 0 where all frames are in the ring."""
+    ring, old = learner.ring, learner.basis
+    if is_complete(learner) or not len(ring.inputs) or _keeps_inducing(old, basis):
+        return np.zeros(old.shape.channels)
+    T = features.change(old, basis)
+    gone = features.features(old, ring.inputs) @ T.T - features.features(basis, ring.inputs)
+    return np.asarray(np.mean(gone**2, axis=0) @ _variances(learner, basis).T / learner.noise_var[LONG])
+
+
+def is_complete(learner: Learner) -> bool:
+    """Whether every frame learnt is still in the ring."""
+    return learner.frames <= len(learner.ring.inputs)
+
+
+def move(learner: Learner, basis: Basis) -> Learner:
+    """The learner on another basis, to be informed or solved next. Raises BasisRefused where more than MOST_LOSS is lost."""
+    learner = learning.folded(learner)
+    lost = loss(learner, basis)
+    if np.any(lost > MOST_LOSS):
+        raise BasisRefused(float(np.max(lost)))
+    T = features.change(learner.basis, basis)
+    ratio = (learner.basis.scaling.scale / basis.scaling.scale)[: basis.shape.channels]
+    if _keeps_inducing(learner.basis, basis):
+        past = statistics.rebase(learner.past, T, ratio)
+    elif is_complete(learner):
+        past = _exact(learner, basis)
+    else:
+        before = _minus(learner.past, _exact(learner, learner.basis))
+        old = statistics.rebase(before, T, ratio)
+        past = statistics.merge(_scaled(old, 1.0 / (1.0 + lost)), _exact(learner, basis))
+    return _with_past(learner, basis, past, ratio)
+
+
+def restart(learner: Learner, basis: Basis) -> Learner:
+    """The learner on a basis that its past could not be taken to: only the frames in the ring are kept."""
+    learner = learning.folded(learner)
+    ratio = (learner.basis.scaling.scale / basis.scaling.scale)[: basis.shape.channels]
+    kept = learner._replace(frames=len(learner.ring.inputs))
+    return _with_past(kept, basis, _exact(learner, basis), ratio)
+
+
+def _with_past(learner: Learner, basis: Basis, past: Statistics, ratio: Array) -> Learner:
+    spare = learner.spare
+    if len(learner.ring.inputs):
+        spare = features.residual(basis, features.features(basis, learner.ring.inputs)).mean(axis=0)
+    Q, size = basis.shape.channels, basis.size + basis.local_size
+    # weights are solved anew from the statistics before anything is foreseen with them
+    weights = Weights(np.zeros((TRACKS, Q, size)), np.tile(np.eye(size), (TRACKS, Q, 1, 1)))
+    moved = learner._replace(basis=basis, past=past, weights=weights, spare=spare)
+    return moved._replace(noise_var=ratio**2 * learner.noise_var)
+
+
+def _exact(learner: Learner, basis: Basis) -> Statistics:
+    """Statistics [T, ...] of the ring's frames on a basis."""
+    ring = learner.ring
+    x = features.features(basis, ring.inputs)
+    y = ring.targets / basis.scaling.scale[: basis.shape.channels]
+    parts = [statistics.summed(x, y, ring.weights, kept) for kept in ring.kept]
+    return Statistics(*(np.stack(part) for part in zip(*parts, strict=True)))
+
+
+def _minus(a: Statistics, b: Statistics) -> Statistics:
+    """What is in a and not in b, a part of it."""
+    n, square, cross, gram = (x - y for x, y in zip(a, b, strict=True))
+    return Statistics(np.maximum(n, 0.0), np.maximum(square, 0.0), cross, gram)
+
+
+def _scaled(sums: Statistics, factor: Array) -> Statistics:
+    """Statistics with each channel's frames weighted by a factor [Q]."""
+    return Statistics(
+        factor * sums.n, factor * sums.square, factor[:, None] * sums.cross, factor[:, None, None] * sums.gram
+    )
+
+
+def _variances(learner: Learner, basis: Basis) -> Array:
+    """Prior variance [Q, F + F_local] of the weights of inducing features on a new basis; 0 for what is linear."""
+    known, shape = learner.knowledge, basis.shape
+    result = np.zeros((shape.channels, basis.size + basis.local_size))
+    first = hyper.start(shape.channels)
+    block = features.BLOCKS.index("inducing")
+    shared = first.shared[:, block] + first.deviation[:, block]
+    if learner.basis.shared:
+        shared = known.prior_var[:, -1] + known.deviation_var[:, -1]
+    result[:, shape.linear : basis.size] = shared[:, None]
+    result[:, basis.size :] = learner.local_var[:, None]
+    return result
+
+
+def _keeps_inducing(old: Basis, new: Basis) -> bool:
+    return features.same(old.shared, new.shared) and features.same(old.local, new.local)
+
+
+def rescale(learner: Learner, moments: Moments) -> Learner:
+    """On an own basis: a new scale where it would differ by a quarter; looked at often while readings are few."""
+    if not may_rescale(learner.frames):
+        return learner
+    new, old = scaling(moments), learner.basis.scaling
+    ratio = new.scale / old.scale
+    moved = np.abs(new.centre - old.centre) / new.scale
+    if not (np.any(np.maximum(ratio, 1 / ratio) > RESCALE_RATIO) or np.any(moved > RESCALE_RATIO)):
+        return learner
+    return learning.inform(move(learner, learner.basis._replace(scaling=new)), learner.knowledge)
+
+
+def may_rescale(frames: int) -> bool:
+    """After every frame up to the first count, whenever frames have doubled up to the second."""
+    return frames <= RESCALE_OFTEN or (frames <= RESCALE_UNTIL and frames & (frames - 1) == 0)
+
+
+def place_local(learner: Learner, size: int, kernel: Kernel) -> Learner:
+    """Give a learner its local layer, once, while every frame it learnt is still in the ring: nothing is lost by it."""
+    learner = learning.folded(learner)
+    basis = learner.basis
+    if not size or basis.local or not is_complete(learner):
+        return learner
+    columns = placement.columns(basis.shape)
+    inputs = learner.ring.inputs[:, list(columns)]
+    centre, sd = np.mean(inputs, axis=0), np.std(inputs, axis=0)
+    sd = np.where(sd > 0, sd, 1.0)
+    centres = placement.start(size, len(columns))
+    for _ in range(LOCAL_STEPS):
+        centres = placement.step(centres, placement.assign(centres.place, (inputs - centre) / sd, least=1))
+    local = inducing.make(kernel, columns, centre + sd * centres.place, sd * placement.lengthscale(len(columns)))
+    return learning.inform(move(learner, basis._replace(local=local)), learner.knowledge)

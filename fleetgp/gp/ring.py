@@ -1,0 +1,59 @@
+"""The last frames as they were, bounded and never sent: what a change of basis is made exact with (models.md section 3)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fleetgp.arrays import Array
+
+SIZE = 512
+
+
+class Row(NamedTuple):
+    """One learnt frame: inputs [D], its features [F + F_local], targets [Q] in transformed units, weights [Q], 0 = not learnt."""
+
+    inputs: Array
+    features: Array
+    targets: Array
+    weights: Array
+
+
+class Ring(NamedTuple):
+    """Oldest first: inputs [n, D], targets [n, Q], weights [n, Q]; kept [T, n]: what each memory has not forgotten of them."""
+
+    inputs: Array
+    targets: Array
+    weights: Array
+    kept: Array
+
+
+def empty(inputs: int, channels: int, tracks: int) -> Ring:
+    return Ring(np.zeros((0, inputs)), np.zeros((0, channels)), np.zeros((0, channels)), np.ones((tracks, 0)))
+
+
+def append(ring: Ring, rows: tuple[Row, ...]) -> Ring:
+    """The newest SIZE frames."""
+    inputs, _, targets, weights = stacked(rows)
+    kept = np.ones((len(ring.kept), len(rows)))
+    return Ring(
+        np.concatenate((ring.inputs, inputs))[-SIZE:],
+        np.concatenate((ring.targets, targets))[-SIZE:],
+        np.concatenate((ring.weights, weights))[-SIZE:],
+        np.concatenate((ring.kept, kept), axis=1)[:, -SIZE:],
+    )
+
+
+def decay(ring: Ring, factor: Array) -> Ring:
+    """Forget as the statistics do: factor [T]."""
+    return ring._replace(kept=factor[:, None] * ring.kept)
+
+
+def stacked(rows: tuple[Row, ...]) -> tuple[Array, Array, Array, Array]:
+    """Inputs [n, D], features [n, F + F_local], targets [n, Q] and weights [n, Q] of rows; a target not learnt is 0."""
+    inputs = np.array([row.inputs for row in rows])
+    x = np.array([row.features for row in rows])
+    weights = np.array([row.weights for row in rows])
+    targets = np.where(weights > 0, np.array([row.targets for row in rows]), 0.0)
+    return inputs, x, targets, weights

@@ -1,0 +1,121 @@
+"""The Student-t law of a stream: heavy tails whose weight is learnt, and a scale that follows quiet and restless times.
+
+For each number of degrees the scale of a channel follows z^2 (nu + 1) / (nu + z^2 / scale), the expectation of which is the
+scale where the law is right and which no outlier can move far (score-driven as in Harvey 2013, Beta-t-GARCH). Running log
+densities choose the degrees, and mix the posteriors of a long and a short memory.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from fleetgp.arrays import Array
+
+DEGREES = np.array([3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 30.0])
+FIRST = 1
+FIRST_LEAD = 2.0
+RATE = 0.03
+MEMORY = 0.995
+TRACK_MEMORY = 0.99
+LONG_LEAD = 1.0
+LEAST_SCALE, MOST_SCALE = 1e-4, 1e4
+# log of the normalising constant of the standard Student-t density
+LOG_NORM = np.array([math.lgamma((v + 1) / 2) - math.lgamma(v / 2) - 0.5 * math.log(v * math.pi) for v in DEGREES])
+
+
+class Tail(NamedTuple):
+    """scales [G, Q], densities [G, Q] running log density by degrees; tracks [T, Q] running log density by memory; chosen [Q] index."""
+
+    scales: Array
+    densities: Array
+    tracks: Array
+    chosen: Array
+
+
+def init(channels: int, tracks: int) -> Tail:
+    densities = np.zeros((len(DEGREES), channels))
+    densities[FIRST] = FIRST_LEAD
+    lead = np.zeros((tracks, channels))
+    lead[0] = LONG_LEAD
+    return Tail(np.ones((len(DEGREES), channels)), densities, lead, np.full(channels, float(FIRST)))
+
+
+def degrees(tail: Tail) -> Array:
+    """Degrees of freedom [Q] in use."""
+    return np.asarray(DEGREES[tail.chosen.astype(int)])
+
+
+def scale(tail: Tail) -> Array:
+    """Factor [Q] of the law's squared scale in use."""
+    return np.asarray(tail.scales[tail.chosen.astype(int), np.arange(tail.scales.shape[1])])
+
+
+def mixed(tracks: Array, means: Array, variances: Array) -> tuple[Array, Array]:
+    """Mean and variance [..., Q] of the mixture of memories; tracks, means, variances [..., T, Q] (T next to last)."""
+    lead = tracks - np.max(tracks, axis=-2, keepdims=True)
+    share = np.exp(lead)
+    share /= np.sum(share, axis=-2, keepdims=True)
+    mean = np.sum(share * means, axis=-2)
+    return mean, np.sum(share * (variances + (means - mean[..., None, :]) ** 2), axis=-2)
+
+
+def log_density(square: Array, degrees: Array, log_norm: Array) -> Array:
+    """Log of the standard Student-t density at z^2."""
+    return np.asarray(log_norm - 0.5 * (degrees + 1) * np.log1p(square / degrees))
+
+
+def track_densities(tail: Tail, errors: Array, variances: Array) -> Array:
+    """Log density [..., T, Q] of errors under each memory's law, by the degrees in use; 0 where an error is NaN."""
+    chosen = tail.chosen.astype(int)
+    density = log_density(errors**2 / variances, DEGREES[chosen], LOG_NORM[chosen]) - 0.5 * np.log(variances)
+    return np.where(np.isnan(errors), 0.0, density)
+
+
+def weight(square: Array, degrees: Array) -> Array:
+    """(nu + 1) / (nu + z^2): how much a frame teaches, the weight of a normal law that has this Student-t as its mixture."""
+    return np.asarray((degrees + 1) / (degrees + square))
+
+
+def follow(scales: Array, square: Array) -> Array:
+    """Scales [G, Q] after errors of this square [Q] over the law's variance; NaN where nothing was observed."""
+    return followed(scales, square[None])[1]
+
+
+def followed(scales: Array, squares: Array) -> tuple[Array, Array]:
+    """Scales before each of n frames [n, G, Q] and after them all [G, Q]; squares [n, Q]."""
+    before = np.empty((len(squares), *scales.shape))
+    v = DEGREES[:, None]
+    pulls = RATE * (v + 1.0) * squares[:, None, :]
+    is_missing = np.isnan(squares)
+    is_whole = ~np.any(is_missing, axis=1)
+    for i, (pull, square) in enumerate(zip(pulls, squares, strict=True)):
+        before[i] = scales
+        new = scales * (1.0 - RATE + pull / (v * scales + square))
+        new = np.minimum(np.maximum(new, LEAST_SCALE), MOST_SCALE)
+        scales = new if is_whole[i] else np.where(is_missing[i], scales, new)
+    return before, scales
+
+
+def all_densities(scales: Array, square: Array) -> Array:
+    """Log density [..., G, Q] by degrees up to what all share; 0 where nothing was observed. square [..., Q]."""
+    z2 = square[..., None, :] / scales
+    density = log_density(z2, DEGREES[:, None], LOG_NORM[:, None]) - 0.5 * np.log(scales)
+    return np.where(np.isnan(z2), 0.0, density)
+
+
+def choose(tail: Tail) -> Tail:
+    """The degrees whose running density is best, from now on."""
+    return tail._replace(chosen=np.argmax(tail.densities, axis=0).astype(float))
+
+
+def step(tail: Tail, errors: Array, variances: Array, square: Array) -> Tail:
+    """After one frame: errors, variances [T, Q] by memory; square [Q] of the mixture's error over its variance."""
+    return Tail(
+        follow(tail.scales, square),
+        MEMORY * tail.densities + all_densities(tail.scales, square),
+        TRACK_MEMORY * tail.tracks + track_densities(tail, errors, variances),
+        tail.chosen,
+    )

@@ -1,0 +1,58 @@
+"""Whitened inducing features of a sparse Gaussian process: f(x) = F(x) v with v ~ N(0, I).
+
+F(x) = k(x, Z) L^-T with L L^T = k(Z, Z) + jitter I; what they cannot express has the variance r(x) = 1 - |F(x)|^2
+(models.md section 2). Everything is in the unit of the raw inputs, so that another scaling leaves these features as they are.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fleetgp import kernels
+from fleetgp.arrays import Array
+from fleetgp.linalg import cholesky
+from fleetgp.schema import Kernel
+
+JITTER = 1e-6
+
+
+class Inducing(NamedTuple):
+    """columns [D]: which entries of a frame's inputs; Z [M, D], lengthscale [D] in their units; root_inverse [M, M] = L^-1."""
+
+    kernel: Kernel
+    columns: tuple[int, ...]
+    Z: Array
+    lengthscale: Array
+    root_inverse: Array
+
+
+def make(kernel: Kernel, columns: tuple[int, ...], Z: Array, lengthscale: Array, jitter: float = JITTER) -> Inducing:
+    """Inducing inputs Z [M, D] with their factor; jitter as a share of the kernel's variance."""
+    K = kernels.covariance(kernel, Z, Z, lengthscale) + jitter * np.eye(len(Z))
+    L, _ = cholesky(K)
+    return Inducing(kernel, columns, Z, lengthscale, np.linalg.solve(L, np.eye(len(Z))))
+
+
+def features(inducing: Inducing, inputs: Array) -> Array:
+    """F [n, M] at inputs [n, D_all], all of a frame's inputs."""
+    return kernels.covariance(
+        inducing.kernel, inputs[:, list(inducing.columns)], inducing.Z, inducing.lengthscale
+    ) @ (inducing.root_inverse.T)
+
+
+def residual(F: Array) -> Array:
+    """r(x) [n] of features F [n, M], per unit of the kernel's variance: 1 far from all inducing inputs."""
+    return np.asarray(np.maximum(1.0 - np.sum(F * F, axis=1), 0.0))
+
+
+def transfer(old: Inducing, new: Inducing) -> Array:
+    """T [M_new, M_old] with F_new ~ T F_old: f(Z_old) under the new prior (models.md section 3, "Basis change").
+
+    The transpose of that section's T: here features are columns. Raises ValueError where the two look at other inputs.
+    """
+    if old.columns != new.columns:
+        raise ValueError("only inducing inputs of the same columns can be carried over")
+    cross = kernels.covariance(new.kernel, new.Z, old.Z, new.lengthscale)
+    return np.asarray(new.root_inverse @ cross @ old.root_inverse.T)

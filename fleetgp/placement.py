@@ -1,0 +1,88 @@
+"""Where inducing inputs go: k-means over the fleet by sums alone, and lengthscales from the fleet's moments.
+
+An agent tells how many of its recent frames lie nearest to each centre, and their sum; a centre that too few frames of one
+agent lie near is left out, for its sum would tell a reading.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fleetgp.arrays import Array
+from fleetgp.features import Shape
+
+MOST_COLUMNS = 6
+# frames of one agent that a sum is made of at least
+LEAST_FRAMES = 5
+SEED = 0
+STARTING_WEIGHT = 1.0
+MOST_WEIGHT = 5_000.0
+
+
+class Sums(NamedTuple):
+    """count [M] of frames nearest to each centre, total [M, D] their sum; in scaled inputs."""
+
+    count: Array
+    total: Array
+
+
+class Centres(NamedTuple):
+    """place [M, D] in scaled inputs; weight [M]: frames they were learnt from, bounded so that they keep moving."""
+
+    place: Array
+    weight: Array
+
+
+def start(size: int, columns: int) -> Centres:
+    """Centres drawn as the fleet's moments say inputs lie: standard normal, the same for everybody."""
+    place = np.random.default_rng(SEED).standard_normal((size, columns))
+    return Centres(place, np.full(size, STARTING_WEIGHT))
+
+
+def assign(place: Array, X: Array, least: int = LEAST_FRAMES) -> Sums:
+    """Sums of an agent's scaled inputs X [n, D] by nearest centre; those of fewer than ``least`` frames left out."""
+    gap = X[:, None, :] - place[None, :, :]
+    nearest = np.argmin(np.sum(gap * gap, axis=2), axis=1) if len(X) else np.zeros(0, dtype=int)
+    count = np.bincount(nearest, minlength=len(place)).astype(float)
+    total = np.zeros_like(place)
+    np.add.at(total, nearest, X)
+    told = count >= least
+    return Sums(np.where(told, count, 0.0), np.where(told[:, None], total, 0.0))
+
+
+def merge(a: Sums, b: Sums) -> Sums:
+    return Sums(a.count + b.count, a.total + b.total)
+
+
+def step(centres: Centres, sums: Sums) -> Centres:
+    """One step of mini-batch k-means (Sculley 2010, with the sums of a round as its batch); empty centres split the fullest."""
+    weight = np.minimum(centres.weight, MOST_WEIGHT)
+    grown = weight + sums.count
+    place = (weight[:, None] * centres.place + sums.total) / grown[:, None]
+    for empty in np.flatnonzero((sums.count == 0) & (weight <= STARTING_WEIGHT)):
+        fullest = int(np.argmax(grown))
+        if sums.count[fullest] < 4 * LEAST_FRAMES:
+            break
+        away = 0.1 * np.random.default_rng(SEED + 1 + int(empty)).standard_normal(place.shape[1])
+        place[empty] = place[fullest] + away
+        grown[empty] = grown[fullest] = grown[fullest] / 2
+        grown[empty] = min(grown[empty], 2 * STARTING_WEIGHT)
+    return Centres(place, grown)
+
+
+def columns(shape: Shape) -> tuple[int, ...]:
+    """Which of a frame's inputs the nonlinear part looks at, at most six: the first phase, then covariates, then lag 1.
+
+    In more dimensions a few dozen inducing inputs are far from everything; those inputs stay in the linear part.
+    """
+    first, C = shape.lags * shape.channels, shape.covariates
+    phase = range(first + C, first + C + min(2, shape.phases))
+    wanted = (*phase, *range(first, first + C), *range(shape.channels))
+    return wanted[:MOST_COLUMNS]
+
+
+def lengthscale(columns: int) -> float:
+    """Lengthscale of every scaled input: grows with the distance between typical points, which is as the root of D."""
+    return 0.8 * float(np.sqrt(columns))

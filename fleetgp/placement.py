@@ -10,8 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fleetgp import features, inducing
 from fleetgp.arrays import Array
-from fleetgp.features import Shape
+from fleetgp.features import PHASE_SD, Shape
+from fleetgp.inducing import Inducing
+from fleetgp.scaling import Scaling
+from fleetgp.schema import Kernel
 
 MOST_COLUMNS = 6
 # frames of one agent that a sum is made of at least
@@ -81,6 +85,22 @@ def columns(shape: Shape) -> tuple[int, ...]:
     phase = range(first + C, first + C + min(2, shape.phases))
     wanted = (*phase, *range(first, first + C), *range(shape.channels))
     return wanted[:MOST_COLUMNS]
+
+
+def unit(shape: Shape, scaling: Scaling) -> Scaling:
+    """Centre and scale [D] of the columns that the nonlinear part looks at: what makes them standard for the fleet."""
+    picked = list(columns(shape))
+    whole = features.scale(shape, scaling)
+    first = shape.lags * shape.channels + shape.covariates
+    spread = np.array([PHASE_SD if first <= c < first + shape.phases else whole.scale[c] for c in picked])
+    return Scaling(whole.centre[picked], spread)
+
+
+def place(kernel: Kernel, shape: Shape, scaling: Scaling, centres: Array) -> Inducing:
+    """Inducing inputs at these scaled centres [M, D], with lengthscales from the fleet's moments."""
+    own = unit(shape, scaling)
+    Z = own.centre + own.scale * centres
+    return inducing.make(kernel, columns(shape), Z, own.scale * lengthscale(len(own.centre)))
 
 
 def lengthscale(columns: int) -> float:

@@ -20,19 +20,20 @@ from edge_agent.state import (
     Tick,
 )
 from edge_agent.watch import watch
-from fleetgp import alarm, calibrate, features, scaling
-from fleetgp.errors import NumericalError, PeerError
-from fleetgp.gp import aggregate, message
+from fleetgp import alarm, calibrate, placement, scaling
+from fleetgp.arrays import Array
+from fleetgp.errors import BasisRefused, NumericalError, PeerError
+from fleetgp.features import Basis
+from fleetgp.gp import aggregate, message, moves
 from fleetgp.gp import learner as learning
-from fleetgp.scaling import Scaling
+from fleetgp.gp.learner import Learner
 from fleetgp.schema import check
-from fleetgp.wire import codec
-from fleetgp.wire.convert import from_triangles, to_array, to_tensor, to_triangles
+from fleetgp.wire import codec, knowledge
+from fleetgp.wire.convert import to_tensor, to_triangles
+from fleetgp.wire.knowledge import Published
 from fleetgp.wire.messages import Bootstrap, FleetModel, Summary
 
 REMEMBERED_SUMMARIES = 8
-# numbers of a model beyond which sums and products stop being finite
-LARGEST = 1e30
 
 
 def init(config: AgentConfig, at_ms: int) -> State:
@@ -48,6 +49,7 @@ def init(config: AgentConfig, at_ms: int) -> State:
         age=np.zeros(Q),
         resolution=np.full(Q, np.inf),
         covariates=np.full(C, np.nan),
+        covariate_age=np.zeros(C),
         calibration=calibrate.init(Q),
         alarm=alarm.init(config.alarm_score),
     )
@@ -99,56 +101,64 @@ def _watch_all(state: State, closed: list[framing.Frame]) -> tuple[State, list[E
 
 def _adopt(state: State, event: ModelArrived) -> tuple[State, list[Effect]]:
     """Take the fleet's knowledge in, with this agent's own part of it taken out."""
+    schema = state.config.schema
     try:
         model = codec.decode(event.payload, FleetModel)
-        if model.schema.signature() != state.config.schema.signature():
+        if model.schema.signature() != schema.signature():
             raise PeerError("other_schema", f"the fleet watches {model.schema.signature()}")
         if (model.origin, model.basis, model.round) == (state.origin, state.basis, state.round):
             return state, []  # a broker gives its retained message again after every reconnection
-        new, knowledge, sent = _read_model(state, model)
+        published = knowledge.read(model, schema)
+        is_moved = (model.origin, model.basis) != (state.origin, state.basis)
+        sent = _moved_terms(state, published.basis) if is_moved else state.sent
+        known = _without_own(state, model, published, sent)
     except PeerError as err:
         return state, [Count(f"model_{err.code}", 1, err.detail)]
-    Q, L = len(state.config.schema.channels), state.config.schema.lags
-    # useful from the first reading: the fleet's scale stands in for readings that were never made
-    learner = state.learner or learning.alone(state.moments, Q, L)._replace(scaling=new)
-    lags = np.where(np.isfinite(state.lags), state.lags, new.centre[:Q])
-    age = np.where(np.isfinite(state.lags[0]), state.age, learning.MAX_AGE)
-    covariates = np.where(np.isfinite(state.covariates), state.covariates, new.centre[Q:])
+    learner, effects = _informed(state.learner, published.basis, known)
+    Q, centre = len(schema.channels), published.basis.scaling.centre
+    centres = np.zeros((0, 0)) if published.centres is None else published.centres
     state = msgspec.structs.replace(
         state,
-        learner=learning.inform(learner, new, knowledge),
-        lags=lags,
-        age=age,
-        covariates=covariates,
+        learner=learner,
+        shadow=None if is_moved or state.shadow is None else learning.inform(state.shadow, known),
+        # useful from the first reading: the fleet's centre stands in for readings that were never made
+        lags=np.where(np.isfinite(state.lags), state.lags, centre[:Q]),
+        age=np.where(np.isfinite(state.lags[0]), state.age, learning.MAX_AGE),
+        covariates=np.where(np.isfinite(state.covariates), state.covariates, centre[Q:]),
+        covariate_age=np.where(np.isfinite(state.covariates), state.covariate_age, learning.MAX_AGE),
         origin=model.origin,
         basis=model.basis,
         round=model.round,
         sent=sent,
+        centres=centres,
     )
-    return state, []
+    return state, effects
 
 
-def _read_model(state: State, model: FleetModel) -> tuple[Scaling, learning.Knowledge, tuple[Sent, ...]]:
-    """Scaling, knowledge without the agent's own part, and its sent terms, all on the model's basis."""
-    schema = state.config.schema
-    Q, K = len(schema.channels), len(schema.inputs)
-    F = features.size(Q, schema.lags, K - Q)
-    new = Scaling(to_array(model.centre, (K,), "centre"), to_array(model.scale, (K,), "scale"))
-    phi = to_array(model.deviation_scale, (F,), "deviation_scale")
-    noise = to_array(model.noise_variance, (Q,), "noise_variance")
-    triangles = to_array(model.precision, (Q, F * (F + 1) // 2), "precision")
-    shift = to_array(model.shift, (Q, F), "shift")
-    for positive in (new.scale, phi, noise):
-        if not np.all((positive >= 1 / LARGEST) & (positive <= LARGEST)):
-            raise PeerError("range", "a scale, deviation scale or noise variance is not positive or beyond all sense")
-    if not all(np.all(np.abs(numbers) <= LARGEST) for numbers in (new.centre, triangles, shift)):
-        raise PeerError("range", f"a number of the model is beyond {LARGEST:g}")
-    belief = aggregate.Belief(from_triangles(triangles, F), shift)
-    sent = state.sent
-    if state.learner is not None and (model.origin, model.basis) != (state.origin, state.basis):
-        T, ratio = learning.basis_change(state.learner.scaling, new, Q, schema.lags)
-        sent = tuple(Sent(one.sequence, message.rebase(one.term, T, ratio)) for one in sent)
-    own_weight = 1.0
+def _informed(learner: Learner | None, basis: Basis, known: learning.Knowledge) -> tuple[Learner, list[Effect]]:
+    """A learner with the fleet's knowledge, on its basis."""
+    if learner is None:
+        return learning.knowing(basis, known), []
+    basis = basis._replace(local=learner.basis.local)
+    if moves.is_same(learner.basis, basis):
+        return learning.inform(learner, known), []
+    try:
+        return learning.inform(moves.move(learner, basis), known), []
+    except BasisRefused as err:
+        return learning.inform(moves.restart(learner, basis), known), [Count("basis_refused", 1, str(err))]
+
+
+def _moved_terms(state: State, basis: Basis) -> tuple[Sent, ...]:
+    """The terms that were sent, on another basis."""
+    if state.learner is None:
+        return state.sent
+    T, ratio = moves.change(state.learner.basis, basis)
+    return tuple(Sent(one.sequence, message.rebase(one.term, T, ratio)) for one in state.sent)
+
+
+def _without_own(state: State, model: FleetModel, published: Published, sent: tuple[Sent, ...]) -> learning.Knowledge:
+    """What the fleet knows without this agent. Raises PeerError ``range`` where its part is held at no possible weight."""
+    belief, own_weight = published.belief, 1.0
     included = model.included.get(state.config.agent_id)
     if included is not None:
         if not 0 < included.factor <= 1:
@@ -157,14 +167,14 @@ def _read_model(state: State, model: FleetModel) -> tuple[Scaling, learning.Know
         if included.incarnation == state.incarnation and included.sequence in terms:
             belief = aggregate.cavity(belief, message.scaled(terms[included.sequence], included.factor))
         else:
-            belief, own_weight = aggregate.halved(belief), 0.5
-    noise_frames = min(model.noise_frames, learning.FLEET_NOISE_FRAMES)
+            belief, own_weight = aggregate.halved(belief, published.prior_var), 0.5
+    noise_var, noise_frames = published.noise_var, min(published.noise_frames, learning.FLEET_NOISE_FRAMES)
     if noise_frames < learning.OWN_NOISE_FRAMES:  # nobody knows yet: what this agent thinks itself, at little weight
         noise_frames = learning.OWN_NOISE_FRAMES
         if state.learner is not None:
-            _, ratio = learning.basis_change(state.learner.scaling, new, Q, schema.lags)
-            noise = ratio**2 * state.learner.noise_var
-    return new, learning.Knowledge(belief, phi, noise, noise_frames, own_weight), sent
+            _, ratio = moves.change(state.learner.basis, published.basis)
+            noise_var = ratio**2 * state.learner.noise_var[learning.LONG]
+    return learning.Knowledge(belief, published.prior_var, published.deviation_var, noise_var, noise_frames, own_weight)
 
 
 def _answer(state: State, event: RoundOpened) -> tuple[State, list[Effect]]:
@@ -184,9 +194,9 @@ def _answer(state: State, event: RoundOpened) -> tuple[State, list[Effect]]:
     sent = state.sent
     if state.basis and state.learner is not None and state.learner.frames:
         sequence += 1
-        term = message.summarise(state.learner.statistics, state.learner.noise_var, state.learner.knowledge.phi)
+        term, square = learning.summary(state.learner)
         sent = (*sent, Sent(sequence, term))[-REMEMBERED_SUMMARIES:]
-        effects.append(Publish("summary", _summary(state, event, sent[-1]), is_durable=True, key="summary"))
+        effects.append(Publish("summary", _summary(state, event, sent[-1], square), is_durable=True, key="summary"))
     return msgspec.structs.replace(state, sequence=sequence, bootstrapped=bootstrapped, sent=sent), effects
 
 
@@ -203,8 +213,9 @@ def _bootstrap(state: State, event: RoundOpened, sequence: int) -> Bootstrap:
     )
 
 
-def _summary(state: State, event: RoundOpened, sent: Sent) -> Summary:
+def _summary(state: State, event: RoundOpened, sent: Sent, square: Array) -> Summary:
     assert state.learner is not None
+    sums = _nearest(state, state.learner)
     return Summary(
         at_ms=event.at_ms,
         agent=state.config.agent_id,
@@ -216,6 +227,18 @@ def _summary(state: State, event: RoundOpened, sent: Sent) -> Summary:
         signature=state.config.schema.signature(),
         precision=to_tensor(to_triangles(sent.term.precision)),
         shift=to_tensor(sent.term.shift),
-        count=to_tensor(state.learner.statistics.n),
+        count=to_tensor(learning.total(state.learner).n[learning.LONG]),
         noise_variance=to_tensor(learning.own_noise(state.learner)),
+        deviation_square=to_tensor(square),
+        cluster_count=None if sums is None else to_tensor(sums.counts),
+        cluster_sum=None if sums is None else to_tensor(sums.totals),
     )
+
+
+def _nearest(state: State, learner: Learner) -> placement.Sums | None:
+    """Recent frames by the centre they lie nearest to, where the fleet looks for places of inducing inputs."""
+    if not len(state.centres):
+        return None
+    shape = learner.basis.shape
+    inputs = learning.recent(learner).inputs[:, list(placement.columns(shape))]
+    return placement.assign(state.centres, scaling.apply(placement.unit(shape, learner.basis.scaling), inputs))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import msgspec
+import numpy as np
+from msgspec import field
 
 from edge_agent.frames import Frames, Sample
 from fleetgp.alarm import Alarm
@@ -18,7 +20,10 @@ from fleetgp.wire.messages import Message
 
 
 class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What the owner chose. is_live: frames are also closed by the wall clock, not by the stream's own time alone."""
+    """What the owner chose. is_live: frames are also closed by the wall clock, not by the stream's own time alone.
+
+    local_inducing: inducing inputs of the agent's private layer, 0 = none.
+    """
 
     agent_id: str
     schema: Schema
@@ -27,10 +32,14 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     alarm_score: float = 8.0
     is_live: bool = True
     forgetting: Forgetting = Forgetting()
+    local_inducing: int = 0
 
 
 class OpenEvent(msgspec.Struct, frozen=True):
-    """An anomaly under way. squares [Q]: sum of squared standardised errors, from which the blame is drawn."""
+    """An anomaly under way. squares [Q]: sum of squared standardised errors, from which the blame is drawn.
+
+    is_learnt: it lasts, and is learnt from now on.
+    """
 
     event_id: str
     start_ms: int
@@ -38,6 +47,7 @@ class OpenEvent(msgspec.Struct, frozen=True):
     peak_score: float
     peak_ms: int
     squares: Array
+    is_learnt: bool = False
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -51,7 +61,10 @@ class State(msgspec.Struct, frozen=True):
     """All that an agent is made of. Everything predicted and learnt follows from this and the events after it.
 
     incarnation: UTC ms of the first start with this memory. lags [L, Q]: last readings, held over where missing;
-    age [Q]: ticks since each channel was last observed; resolution [Q]: smallest step seen between readings, inf at first; covariates [C] held likewise; all in transformed units.
+    age [Q]: ticks since each channel was last observed; resolution [Q]: smallest step seen between readings, inf at first;
+    covariates [C] and their age [C] likewise; all in transformed units. shadow: what the learner would be had it learnt from
+    the event under way; shadow_lead: log of how much better it foresaw since. centres [M, D]: where the fleet's next inducing
+    inputs may lie, scaled; empty where none are wanted.
     origin, basis, round: whose and which knowledge is in use; basis 0 = the agent's own.
     """
 
@@ -63,9 +76,12 @@ class State(msgspec.Struct, frozen=True):
     age: Array
     resolution: Array
     covariates: Array
+    covariate_age: Array
     calibration: Calibration
     alarm: Alarm
     learner: Learner | None = None
+    shadow: Learner | None = None
+    shadow_lead: float = 0.0
     event: OpenEvent | None = None
     frame_count: int = 0
     predicted: int = 0
@@ -75,6 +91,7 @@ class State(msgspec.Struct, frozen=True):
     sequence: int = 0
     bootstrapped: float = 0.0
     sent: tuple[Sent, ...] = ()
+    centres: Array = field(default_factory=lambda: np.zeros((0, 0)))
 
 
 class Readings(msgspec.Struct, frozen=True, tag="readings", array_like=True):

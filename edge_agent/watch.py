@@ -11,10 +11,11 @@ import numpy as np
 from edge_agent.frames import Frame
 from edge_agent.state import Count, Effect, OpenEvent, Publish, State
 from fleetgp import alarm as alarms
-from fleetgp import calibrate, scaling
+from fleetgp import calibrate, features, scaling
 from fleetgp.arrays import Array, Mask
 from fleetgp.errors import NotFinite
 from fleetgp.gp import learner as learning
+from fleetgp.gp import moves
 from fleetgp.schema import Transform
 from fleetgp.score import blame, score
 from fleetgp.wire.messages import AnomalyEvent, ChannelPrediction, Prediction
@@ -22,6 +23,10 @@ from fleetgp.wire.messages import AnomalyEvent, ChannelPrediction, Prediction
 # after so many frames an anomaly that lasts is taken for the new normal and learnt
 GATED_FRAMES = 60
 UPDATE_EVERY = 30
+# the local layer is placed after so many frames, all of which are still at hand
+LOCAL_FRAMES = 256
+# standard deviations beyond which a reading counts for the scale no further
+MOST_SD = 30.0
 # beyond this the tail says no more than "never"
 MAX_SCORE = 300.0
 # standard deviations of an input's own readings, from so many of them on
@@ -58,11 +63,9 @@ def watch(state: State, frame: Frame) -> tuple[State, list[Effect]]:
     state = msgspec.structs.replace(state, frame_count=state.frame_count + 1)
     if state.learner is None:
         return _first(state, values), effects
-    ahead = np.array([c.known_ahead for c in schema.covariates], dtype=bool)
-    covariates = np.where(ahead & np.isfinite(values[Q:]), values[Q:], state.covariates)
     known = state.learner
-    forecast = learning.foresee(known, _inputs(state, covariates))
-    forecast = forecast._replace(sd=np.maximum(forecast.sd, _rounding(state.resolution)))
+    inputs = _inputs(state, frame.at_ms, values[Q:])
+    forecast = learning.foresee(known, inputs)
     if not (np.all(np.isfinite(forecast.mean)) and np.all(np.isfinite(forecast.sd))):
         raise NotFinite("what is known gives no finite prediction")
     z = (values[:Q] - forecast.mean) / forecast.sd
@@ -76,30 +79,64 @@ def watch(state: State, frame: Frame) -> tuple[State, list[Effect]]:
     if is_observed:
         effects.append(Publish("predictions", prediction))
     effects += events
-    taught = np.where(seen.is_taught & ~is_first, values[:Q], np.nan)
-    learner = learning.learn(known, forecast, state.lags[0], taught, state.config.forgetting)
-    moments = state.moments
+    state = msgspec.structs.replace(state, predicted=state.predicted + is_observed)
+    taught = np.where(is_first, np.nan, values[:Q])
     if seen.is_taught:
-        moments = scaling.observe(moments, _believable(values, forecast, is_first))
-        if state.basis == 0:
-            learner = learning.rescale(learner, moments)
-    state = msgspec.structs.replace(state, learner=learner, moments=moments, predicted=state.predicted + is_observed)
+        state = _teach(state, forecast, taught, _believable(values, forecast, is_first))
+    else:
+        state = _shadow(state, forecast, taught)
     state = _remember(state, values)
-    return _settle(state, is_first & np.isfinite(values[:Q])), effects
+    return _settle(state, frame.at_ms, is_first & np.isfinite(values[:Q])), effects
 
 
-def _inputs(state: State, covariates: Array) -> learning.Inputs:
-    """What a frame is foreseen from: inputs no further out than what this agent has learnt from (REACH).
+def _inputs(state: State, at_ms: int, now: Array) -> learning.Inputs:
+    """What a frame is foreseen from; now [C]: its covariates, of which those known ahead count.
 
-    A linear law knows nothing of what lies far beyond its data: without this, one channel that jumps would drag the
-    forecasts of all others with it. What stays out there widens the reach as soon as it is learnt.
+    Inputs go no further out than what this agent has learnt from (REACH): a linear law knows nothing of what lies far beyond
+    its data, and without this one channel that jumps would drag the forecasts of all others with it. What stays out there
+    widens the reach as soon as it is learnt.
     """
+    schema = state.config.schema
     n, mean, square = state.moments
     reach = np.where(n >= REACH_FRAMES, REACH * np.sqrt(square / np.maximum(n, 1.0)), np.inf)
     Q = len(state.age)
+    ahead = np.array([c.known_ahead for c in schema.covariates], dtype=bool) & np.isfinite(now)
+    covariates = np.where(ahead, now, state.covariates)
+    held = np.concatenate((state.age > 0, ~ahead & (state.covariate_age > 0))).astype(float)
     lags = np.clip(state.lags, mean[:Q] - reach[:Q], mean[:Q] + reach[:Q])
     within = np.clip(covariates, mean[Q:] - reach[Q:], mean[Q:] + reach[Q:])
-    return learning.Inputs(lags, within, state.age, state.lags[0])
+    phases = features.phases(np.array([float(at_ms)]), schema)[0]
+    inputs = np.concatenate((lags.ravel(), within, phases, held))
+    return learning.Inputs(inputs, state.age, state.lags[0], _rounding(state.resolution))
+
+
+def _teach(state: State, forecast: learning.Forecast, taught: Array, believable: Array) -> State:
+    """Learn a frame; on an own basis, look whether its scale still fits."""
+    config = state.config
+    assert state.learner is not None
+    learner = learning.learn(state.learner, forecast, taught, config.forgetting)
+    moments = scaling.observe(state.moments, believable)
+    if state.basis == 0:
+        learner = moves.rescale(learner, moments)
+    if learner.frames == LOCAL_FRAMES:
+        learner = moves.place_local(learner, config.local_inducing, config.schema.kernel)
+    return msgspec.structs.replace(state, learner=learner, moments=moments, shadow=None, shadow_lead=0.0)
+
+
+def _shadow(state: State, forecast: learning.Forecast, observed: Array) -> State:
+    """Of an anomaly only a shadow of the learner learns. What lasts GATED_FRAMES is learnt; by the shadow where it foresaw better."""
+    main, event = state.learner, state.event
+    assert main is not None
+    shadow = state.shadow or main
+    guess = learning.foresee(shadow, forecast.inputs)
+    lead = state.shadow_lead + learning.log_density(guess, observed) - learning.log_density(forecast, observed)
+    shadow = learning.learn(shadow, guess, observed, state.config.forgetting)
+    state = msgspec.structs.replace(state, shadow=shadow, shadow_lead=lead)
+    if event is None or event.frames < GATED_FRAMES:
+        return state
+    event = msgspec.structs.replace(event, is_learnt=True)
+    learner = shadow if lead > 0 else main
+    return msgspec.structs.replace(state, learner=learner, event=event, shadow=None, shadow_lead=0.0)
 
 
 def _rounding(resolution: Array) -> Array:
@@ -114,21 +151,21 @@ def _rounding(resolution: Array) -> Array:
 def _believable(values: Array, forecast: learning.Forecast, is_first: Mask) -> Array:
     """Inputs [Q + C] as they count for the scale: a glitch of a channel no further out than what it may teach."""
     Q = len(is_first)
-    reach = np.where(is_first, np.inf, learning.MOST_SD * forecast.sd)
+    reach = np.where(is_first, np.inf, MOST_SD * forecast.sd)
     channels = np.clip(values[:Q], forecast.mean - reach, forecast.mean + reach)
     return np.concatenate((channels, values[Q:]))
 
 
-def _settle(state: State, is_new: Mask) -> State:
+def _settle(state: State, at_ms: int, is_new: Mask) -> State:
     """Teach once, for channels just read for the first time [Q], that a device rests where it is met.
 
     Without it the fleet's dynamics would pull a device towards the fleet's mean until its own level is learnt.
     """
     if state.learner is None or not np.any(is_new):
         return state
-    rest = learning.foresee(state.learner, learning.Inputs(state.lags, state.covariates, state.age))
+    rest = learning.foresee(state.learner, _inputs(state, at_ms, np.full(len(state.covariates), np.nan)))
     level = np.where(is_new, state.lags[0], np.nan)
-    learner = learning.learn(state.learner, rest, state.lags[0], level, state.config.forgetting)
+    learner = learning.learn(state.learner, rest, level, state.config.forgetting)
     return msgspec.structs.replace(state, learner=learner)
 
 
@@ -147,8 +184,8 @@ def _first(state: State, values: Array) -> State:
     state = _remember(msgspec.structs.replace(state, moments=moments), values)
     Q = len(state.config.schema.channels)
     if np.all(moments.n[:Q] > 0) or (state.frame_count >= state.config.warmup_frames and np.any(moments.n[:Q] > 0)):
-        learner = learning.alone(moments, Q, state.config.schema.lags)
-        centre = learner.scaling.centre
+        learner = learning.on_moments(moments, features.shape(state.config.schema))
+        centre = learner.basis.scaling.centre
         lags = np.where(np.isfinite(state.lags), state.lags, centre[:Q])
         age = np.where(moments.n[:Q] > 0, state.age, learning.MAX_AGE)
         covariates = np.where(np.isfinite(state.covariates), state.covariates, centre[Q:])
@@ -162,7 +199,9 @@ def _skip(state: State, gap: int) -> State:
         return state
     steps = min(gap, len(state.lags))
     lags = np.concatenate((np.repeat(state.lags[:1], steps, axis=0), state.lags))[: len(state.lags)]
-    return msgspec.structs.replace(state, lags=lags, age=np.minimum(state.age + gap, learning.MAX_AGE))
+    age = np.minimum(state.age + gap, learning.MAX_AGE)
+    covariate_age = np.minimum(state.covariate_age + gap, learning.MAX_AGE)
+    return msgspec.structs.replace(state, lags=lags, age=age, covariate_age=covariate_age)
 
 
 def _remember(state: State, values: Array) -> State:
@@ -176,10 +215,13 @@ def _remember(state: State, values: Array) -> State:
     lags = np.where(np.isfinite(lags) & ~is_back, lags, newest)
     age = np.where(present[:Q], 0.0, np.minimum(state.age + 1, learning.MAX_AGE))
     covariates = np.where(present[Q:], values[Q:], state.covariates)
+    covariate_age = np.where(present[Q:], 0.0, np.minimum(state.covariate_age + 1, learning.MAX_AGE))
     step = np.abs(newest - state.lags[0])
     is_step = present[:Q] & (state.age == 0) & (step > 0)
     resolution = np.where(is_step, np.minimum(step, state.resolution), state.resolution)
-    return msgspec.structs.replace(state, lags=lags, age=age, resolution=resolution, covariates=covariates)
+    return msgspec.structs.replace(
+        state, lags=lags, age=age, resolution=resolution, covariates=covariates, covariate_age=covariate_age
+    )
 
 
 def _prediction(state: State, frame: Frame, forecast: learning.Forecast, z: Array) -> Prediction:
@@ -220,7 +262,7 @@ def _judge(state: State, frame: Frame, z: Array) -> tuple[State, Seen, list[Effe
     if change == "none":
         return state, Seen(value, True), []
     state, effects = _report(state, frame, z, value, change)
-    is_taught = state.event is None or state.event.frames > GATED_FRAMES
+    is_taught = state.event is None or state.event.is_learnt
     return state, Seen(value, is_taught), effects
 
 
@@ -233,14 +275,16 @@ def _report(state: State, frame: Frame, z: Array, value: float, change: alarms.C
         event = OpenEvent(name, frame.at_ms, 1, value, frame.at_ms, squares)
     else:
         peak = (value, frame.at_ms) if value > open_.peak_score else (open_.peak_score, open_.peak_ms)
-        event = OpenEvent(open_.event_id, open_.start_ms, open_.frames + 1, *peak, open_.squares + squares)
+        event = OpenEvent(
+            open_.event_id, open_.start_ms, open_.frames + 1, *peak, open_.squares + squares, open_.is_learnt
+        )
     state = msgspec.structs.replace(state, event=None if change == "closed" else event)
     is_due = change != "going" or event.frames % UPDATE_EVERY == 0 or event.frames == GATED_FRAMES + 1
     return state, [Publish("events", _message(state, frame, event, change), is_durable=True)] if is_due else []
 
 
 def _message(state: State, frame: Frame, event: OpenEvent, change: alarms.Change) -> AnomalyEvent:
-    note = "lasts: taken for the new normal and learnt" if event.frames > GATED_FRAMES else ""
+    note = "lasts: taken for the new normal and learnt" if event.is_learnt else ""
     return AnomalyEvent(
         at_ms=frame.at_ms,
         agent=state.config.agent_id,

@@ -12,7 +12,7 @@ import numpy as np
 
 from fleetgp import kernels
 from fleetgp.arrays import Array
-from fleetgp.linalg import cholesky
+from fleetgp.linalg import cholesky, lower_inverse
 from fleetgp.schema import Kernel
 
 JITTER = 1e-6
@@ -32,14 +32,14 @@ def make(kernel: Kernel, columns: tuple[int, ...], Z: Array, lengthscale: Array,
     """Inducing inputs Z [M, D] with their factor; jitter as a share of the kernel's variance."""
     K = kernels.covariance(kernel, Z, Z, lengthscale) + jitter * np.eye(len(Z))
     L, _ = cholesky(K)
-    return Inducing(kernel, columns, Z, lengthscale, np.linalg.solve(L, np.eye(len(Z))))
+    return Inducing(kernel, columns, Z, lengthscale, lower_inverse(L))
 
 
 def features(inducing: Inducing, inputs: Array) -> Array:
     """F [n, M] at inputs [n, D_all], all of a frame's inputs."""
-    return kernels.covariance(
-        inducing.kernel, inputs[:, list(inducing.columns)], inducing.Z, inducing.lengthscale
-    ) @ (inducing.root_inverse.T)
+    return kernels.covariance(inducing.kernel, inputs[:, list(inducing.columns)], inducing.Z, inducing.lengthscale) @ (
+        inducing.root_inverse.T
+    )
 
 
 def residual(F: Array) -> Array:

@@ -26,10 +26,10 @@ MOST_WEIGHT = 5_000.0
 
 
 class Sums(NamedTuple):
-    """count [M] of frames nearest to each centre, total [M, D] their sum; in scaled inputs."""
+    """counts [M] of frames nearest to each centre, totals [M, D] their sums; in scaled inputs."""
 
-    count: Array
-    total: Array
+    counts: Array
+    totals: Array
 
 
 class Centres(NamedTuple):
@@ -57,17 +57,17 @@ def assign(place: Array, X: Array, least: int = LEAST_FRAMES) -> Sums:
 
 
 def merge(a: Sums, b: Sums) -> Sums:
-    return Sums(a.count + b.count, a.total + b.total)
+    return Sums(a.counts + b.counts, a.totals + b.totals)
 
 
 def step(centres: Centres, sums: Sums) -> Centres:
     """One step of mini-batch k-means (Sculley 2010, with the sums of a round as its batch); empty centres split the fullest."""
     weight = np.minimum(centres.weight, MOST_WEIGHT)
-    grown = weight + sums.count
-    place = (weight[:, None] * centres.place + sums.total) / grown[:, None]
-    for empty in np.flatnonzero((sums.count == 0) & (weight <= STARTING_WEIGHT)):
+    grown = weight + sums.counts
+    place = (weight[:, None] * centres.place + sums.totals) / grown[:, None]
+    for empty in np.flatnonzero((sums.counts == 0) & (weight <= STARTING_WEIGHT)):
         fullest = int(np.argmax(grown))
-        if sums.count[fullest] < 4 * LEAST_FRAMES:
+        if sums.counts[fullest] < 4 * LEAST_FRAMES:
             break
         away = 0.1 * np.random.default_rng(SEED + 1 + int(empty)).standard_normal(place.shape[1])
         place[empty] = place[fullest] + away

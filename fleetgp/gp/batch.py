@@ -83,9 +83,7 @@ def _block(learner: Learner, inputs: Inputs, observed: Array) -> tuple[Learner, 
     tail_after, scales, mean, squared = _follow(learner.tail, errors, variances, means, target)
     scale = np.sqrt(np.maximum(squared * scales, around.floor_var))
     degrees = np.broadcast_to(tail.degrees(learner.tail), scale.shape)
-    forecast = Forecast(
-        inputs, X, around, means, variances, squared, inputs.last + unit * mean, unit * scale, degrees
-    )
+    forecast = Forecast(inputs, X, around, means, variances, squared, inputs.last + unit * mean, unit * scale, degrees)
     rows = tuple(Row(*row) for row in zip(inputs.inputs, X, target * unit, share, strict=True))
     after = learner._replace(
         weights=weights, tail=tail_after, fresh=(*learner.fresh, *rows), frames=learner.frames + len(X)
@@ -101,7 +99,7 @@ def _sequential(learner: Learner, X: Array, target: Array, share: Array) -> tupl
     K = A @ X.T
     known = np.diagonal(K, axis1=-2, axis2=-1)
     noise = np.where(known > posterior.is_rounding(before, X), noise, NEVER)
-    L = np.linalg.cholesky(K + posterior.diagonal(noise))
+    L: Array = np.linalg.cholesky(K + posterior.diagonal(noise)).astype(float, copy=False)
     first = before.mean @ X.T  # [T, Q, n]
     rest = np.where(noise < NEVER, target.T - first, 0.0)
     L_inv = lower_inverse(L)

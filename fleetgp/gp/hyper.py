@@ -19,7 +19,15 @@ from fleetgp.gp.posterior import Before, Weights
 from fleetgp.linalg import inverse
 
 # where a scale starts, by block: devices of one kind differ in level, not in dynamics
-DEVIATION = {"bias": 1.0, "lags": 0.01, "covariates": 0.01, "phases": 0.01, "held": 0.01, "inducing": 0.01, "local": 1.0}
+DEVIATION = {
+    "bias": 1.0,
+    "lags": 0.01,
+    "covariates": 0.01,
+    "phases": 0.01,
+    "held": 0.01,
+    "inducing": 0.01,
+    "local": 1.0,
+}
 LOCAL = 0.1
 FLOOR, CEILING = 1e-6, 100.0
 GUESS_AGENTS = 1.0

@@ -15,9 +15,9 @@ from fleetgp import features
 from fleetgp.arrays import Array
 from fleetgp.features import Basis
 from fleetgp.gp import hyper, message, posterior, statistics, tail
+from fleetgp.gp import ring as rings
 from fleetgp.gp.aggregate import Belief, prior
 from fleetgp.gp.message import Term
-from fleetgp.gp import ring as rings
 from fleetgp.gp.posterior import Before, Weights
 from fleetgp.gp.ring import Ring, Row
 from fleetgp.gp.statistics import Statistics
@@ -229,6 +229,14 @@ def taught_noise(learner: Learner, share: Array) -> Array:
     return np.asarray(learner.noise_var * factor[..., None, :] / learner.knowledge.own_weight)
 
 
+def log_density(forecast: Forecast, observed: Array) -> float:
+    """Log density of what was observed [Q], in transformed units; channels independent, NaN left out."""
+    v = forecast.degrees
+    z2 = ((observed - forecast.mean) / forecast.scale) ** 2
+    density = tail.log_density(z2, v, tail.log_norm(v)) - np.log(forecast.scale)
+    return float(np.sum(np.where(np.isnan(observed), 0.0, density)))
+
+
 def due(frames: int, rule: Forgetting) -> int:
     """Frames since the last exact solution after which the next is due: every frame at first."""
     return min(rule.refresh, max(1, frames // 4))
@@ -256,14 +264,14 @@ def total(learner: Learner) -> Statistics:
     if not learner.fresh:
         return learner.past
     unit = learner.basis.scaling.scale[: learner.basis.shape.channels]
-    inputs, x, targets, weights = rings.stacked(learner.fresh)
+    _, x, targets, weights = rings.stacked(learner.fresh)
     return statistics.merge(learner.past, statistics.summed(x, targets / unit, weights))
 
 
 def own_noise(learner: Learner) -> Array:
     """Noise variance [Q] by this agent's own frames alone: what it tells the fleet, so that no guess is counted twice."""
     Q = learner.basis.shape.channels
-    return _noise(total(learner), learner.weights, np.full(Q, OWN_NOISE), OWN_NOISE_FRAMES)[LONG]
+    return np.asarray(_noise(total(learner), learner.weights, np.full(Q, OWN_NOISE), OWN_NOISE_FRAMES)[LONG])
 
 
 def summary(learner: Learner) -> tuple[Term, Array]:
@@ -295,6 +303,11 @@ def folded(learner: Learner) -> Learner:
     spare = np.where(np.isfinite(learner.spare), learner.spare, recent)
     spare = spare + np.minimum(len(x) / rings.SIZE, 1.0) * (recent - spare)
     return learner._replace(past=total(learner), ring=ring, spare=spare, fresh=())
+
+
+def recent(learner: Learner) -> Ring:
+    """The last frames, the fresh ones included."""
+    return rings.append(learner.ring, learner.fresh) if learner.fresh else learner.ring
 
 
 def _before(known: Knowledge, local_var: Array, local_size: int) -> Before:

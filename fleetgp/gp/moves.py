@@ -12,7 +12,7 @@ from fleetgp import features, inducing, placement
 from fleetgp.arrays import Array
 from fleetgp.errors import BasisRefused
 from fleetgp.features import Basis
-from fleetgp.gp import hyper, posterior, statistics
+from fleetgp.gp import hyper, statistics
 from fleetgp.gp import learner as learning
 from fleetgp.gp.learner import LONG, TRACKS, Learner
 from fleetgp.gp.posterior import Weights
@@ -43,6 +43,11 @@ def loss(learner: Learner, basis: Basis) -> Array:
     T = features.change(old, basis)
     gone = features.features(old, ring.inputs) @ T.T - features.features(basis, ring.inputs)
     return np.asarray(np.mean(gone**2, axis=0) @ _variances(learner, basis).T / learner.noise_var[LONG])
+
+
+def is_same(old: Basis, new: Basis) -> bool:
+    """Whether two bases are one."""
+    return _keeps_inducing(old, new) and all(map(np.array_equal, old.scaling, new.scaling))
 
 
 def is_complete(learner: Learner) -> bool:

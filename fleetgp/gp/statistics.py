@@ -30,7 +30,10 @@ def empty(*shape: int) -> Statistics:
     """Statistics of no frames; shape: leading axes, then channels and features."""
     channels, features = shape[:-1], shape[-1]
     return Statistics(
-        np.zeros(channels), np.zeros(channels), np.zeros((*channels, features)), np.zeros((*channels, features, features))
+        np.zeros(channels),
+        np.zeros(channels),
+        np.zeros((*channels, features)),
+        np.zeros((*channels, features, features)),
     )
 
 
@@ -60,7 +63,9 @@ def merge(a: Statistics, b: Statistics) -> Statistics:
 def decay(statistics: Statistics, factor: float | Array) -> Statistics:
     """Forget: every sum times factor, 0 < factor <= 1; one number, or one for each entry of the leading axes [...]."""
     f = np.asarray(factor, dtype=float)[..., None]
-    return Statistics(f * statistics.n, f * statistics.square, f[..., None] * statistics.cross, f[..., None, None] * statistics.gram)
+    return Statistics(
+        f * statistics.n, f * statistics.square, f[..., None] * statistics.cross, f[..., None, None] * statistics.gram
+    )
 
 
 def rebase(statistics: Statistics, T: Array, ratio: Array) -> Statistics:

@@ -62,6 +62,11 @@ def mixed(tracks: Array, means: Array, variances: Array) -> tuple[Array, Array]:
     return mean, np.sum(share * (variances + (means - mean[..., None, :]) ** 2), axis=-2)
 
 
+def log_norm(degrees: Array) -> Array:
+    """Log of the normalising constant of the standard Student-t density with these degrees, of those in DEGREES."""
+    return np.asarray(LOG_NORM[np.searchsorted(DEGREES, degrees)])
+
+
 def log_density(square: Array, degrees: Array, log_norm: Array) -> Array:
     """Log of the standard Student-t density at z^2."""
     return np.asarray(log_norm - 0.5 * (degrees + 1) * np.log1p(square / degrees))

@@ -42,7 +42,12 @@ def agent_config(settings: Settings) -> AgentConfig:
         warmup_frames=settings.whole("agent.warmup_frames"),
         alarm_score=settings.number("agent.alarm_score"),
         is_live=settings.text("agent.clock") != "recording",
-        forgetting=Forgetting(float(settings.whole("agent.half_life_frames")), settings.whole("agent.refresh_frames")),
+        forgetting=Forgetting(
+            float(settings.whole("agent.half_life_frames")),
+            float(settings.whole("agent.short_half_life_frames")),
+            settings.whole("agent.refresh_frames"),
+        ),
+        local_inducing=settings.whole("agent.local_inducing"),
     )
 
 

@@ -32,7 +32,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     alarm_score: float = 8.0
     is_live: bool = True
     forgetting: Forgetting = Forgetting()
-    local_inducing: int = 0
+    local_inducing: int = 12
 
 
 class OpenEvent(msgspec.Struct, frozen=True):

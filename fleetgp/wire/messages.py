@@ -187,9 +187,10 @@ class FleetModel(Message, frozen=True, kw_only=True, tag="model"):
     """What the fleet knows, retained: the basis and the posterior of the shared weights on it.
 
     centre, scale: [Q + C] of schema.inputs, transformed units; precision: [Q, F(F+1)/2], the prior's included;
-    shift: [Q, F]; deviation_scale: [F] prior variance of an agent's deviation by feature, mean over channels; deviation_variance: [Q, F] the same by channel;
-    prior_variance: [Q, F] of the shared weights; noise_variance: [Q]. inducing: [M, D] inducing inputs, lengthscale: [D], both in transformed
-    units; columns: [D] which of a frame's inputs they look at. centres: [M, D] scaled inputs, where the next inducing inputs may lie.
+    shift: [Q, F]; deviation_scale: [F] prior variance of an agent's deviation by feature, mean over channels;
+    deviation_variance: [Q, F] the same by channel; prior_variance: [Q, F] of the shared weights; noise_variance: [Q].
+    inducing: [M, D] inducing inputs, transformed units; lengthscale: [D] of their kernel, in the same units; columns: [D]
+    which of a frame's inputs they look at; centres: [M, D] scaled inputs, where the next inducing inputs may lie.
     origin: incarnation of the coordinator; (origin, basis) names a basis for good. noise_frames: how many frames the noise
     variance was learnt from; 0 = nothing is known of it yet.
     """

@@ -235,6 +235,8 @@ def _prediction(state: State, frame: Frame, forecast: learning.Forecast, z: Arra
             high=backward(channel.transform, float(forecast.mean[q] + reach[q])),
             observed=observed if np.isfinite(z[q]) else None,
             z=float(z[q]) if np.isfinite(z[q]) else None,
+            scale=float(forecast.scale[q]),
+            degrees=float(forecast.degrees[q]),
         )
     return Prediction(
         at_ms=frame.at_ms,

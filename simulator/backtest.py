@@ -21,6 +21,7 @@ from fleetgp.recording import csv, spec
 from fleetgp.runtime.spec import parse_span
 from fleetgp.wire.messages import AnomalyEvent
 from simulator.accuracy import Accuracy
+from simulator.backtest_tables import tables
 from simulator.fleet import Outcome, Plan, run
 
 ROUND_FRAMES = 24
@@ -47,7 +48,9 @@ def backtest(args: Namespace) -> dict[str, Any]:
         end_ms=instant(args.end, "--end", zone) if args.end else None,
         joins=joins,
     )
-    accuracy = Accuracy(described.schema)
+    # an agent that joins before --start first exists at --start
+    begins = {name: max(moment, plan.start_ms or moment) for name, moment in joins.items()}
+    accuracy = Accuracy(described.schema, joins=begins)
     warnings: list[str] = []
     progress = Progress(quiet=args.json == "-")
     recordings = {
@@ -146,16 +149,12 @@ def _event(event: AnomalyEvent) -> dict[str, Any]:
 
 
 def show(report: dict[str, Any], file: str | None) -> None:
-    """The report as a table people read; as JSON to a file, or instead of the table with '-'."""
+    """The report as tables people read; as JSON to a file, or instead of the tables with '-'."""
     if file == "-":
         print(json.dumps(report, indent=2))
         return
-    print(f"{'agent':<24}{'n':>9}{'RMSE':>9}{'persistence':>13}{'in 90 % band':>14}")
-    for table in ("agents", "channels"):
-        for name, figures in report[table].items():
-            print(_line(name, figures))
-        print("-" * 69)
-    print(_line("overall", report["overall"]))
+    for line in tables(report):
+        print(line)
     print(
         f"\n{report['frames']:,} frames in {report['seconds']:.1f} s ({report['frames_per_second']:,.0f} a second), "
         f"{report['rounds_closed']} rounds, {report['events']} events"
@@ -165,7 +164,6 @@ def show(report: dict[str, Any], file: str | None) -> None:
               f"{event['frames']} frames")  # fmt: skip
     if report["events"] > EVENTS_SHOWN:
         print(f"  ... and {report['events'] - EVENTS_SHOWN} more; --json lists all")
-    print("RMSE in standard deviations of each channel, after its transform; persistence predicts the last reading.")
     for warning in report["warnings"]:
         print(f"warning: {warning}; mend [stream] interval")
     if report["left_out"]:
@@ -175,12 +173,3 @@ def show(report: dict[str, Any], file: str | None) -> None:
             Path(file).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
         except OSError as err:
             raise ConfigError("--json", f"{file} cannot be written: {err}") from err
-
-
-def _line(name: str, figures: dict[str, Any]) -> str:
-    if not figures["n"]:
-        return f"{name:<24}{0:>9}{'-':>9}{'-':>13}{'-':>14}"
-    return (
-        f"{name:<24}{figures['n']:>9}{figures['rmse']:>9.4f}{figures['rmse_persistence']:>13.4f}"
-        f"{100 * figures['coverage90']:>12.1f} %"
-    )

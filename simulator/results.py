@@ -62,7 +62,7 @@ def results(reader: Reader, schema: Schema, sent: dict[str, int]) -> Results:
         values = np.stack([window.mean[column] for column in columns], axis=1)
         for frame in values.reshape(len(values), len(schema.channels), len(PARTS)):
             accuracy.add_frame(info.name, frame)
-    overall: dict[str, Any] = accuracy.report()["overall"]  # type: ignore[assignment]
+    overall = accuracy.report()["overall"]
     events = reader.events(limit=ALL)
     closed = [notice for notice in reader.rounds(limit=ALL) if notice.state == "closed"]
     paid = [notice.bytes_received + notice.bytes_sent for notice in closed if notice.answered]

@@ -58,7 +58,9 @@ class ChannelPrediction(msgspec.Struct, frozen=True, kw_only=True):
     """One channel of one frame, in the reading's own unit.
 
     mean: predicted value (the median where a transform is used); low, high: the 90 % interval; observed: null where
-    nothing came; z: innovation over its predictive standard deviation, in the transformed unit.
+    nothing came; z: innovation over its predictive standard deviation, in the transformed unit. The whole law, in the
+    transformed unit, is a Student-t about the transformed mean; scale: its scale, which is not its standard deviation, 0 =
+    not told; degrees: its degrees of freedom, a whole number, 0 = not told.
     """
 
     mean: float
@@ -66,6 +68,8 @@ class ChannelPrediction(msgspec.Struct, frozen=True, kw_only=True):
     high: float
     observed: float | None = None
     z: float | None = None
+    scale: float = 0.0
+    degrees: float = 0.0
 
 
 class Prediction(Message, frozen=True, kw_only=True, tag="prediction"):

@@ -65,8 +65,11 @@ def test_nothing_observed_gives_no_figures_rather_than_zeros() -> None:
     accuracy = Accuracy(SCHEMA)
     accuracy.add(prediction("p", a=(0.0, -1.0, 1.0, None)))
     report: Any = accuracy.report()
-    assert report["overall"] == {"n": 0, "rmse": None, "rmse_persistence": None, "coverage90": None}
-    assert report["agents"]["p"]["rmse"] is None
+    assert {"n", "rmse", "rmse_persistence", "coverage90", "nll", "crps", "coverage50"} <= set(report["overall"])
+    for found in (report["overall"], report["agents"]["p"], report["channels"]["a"]):
+        assert {value for name, value in found.items() if name not in ("n", "n_law", "original")} == {None}
+        assert (found["n"], found["n_law"]) == (0, 0)
+    assert report["channels"]["a"]["original"]["rmse"] is None
 
 
 def test_a_channel_that_never_varies_is_measured_in_its_own_unit() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from argparse import Namespace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,8 +13,10 @@ import pytest
 from simulated_streams import SPEC, START, TICK, records, write_csv
 
 from fleetgp.errors import ConfigError, FleetError, RecordingError
+from fleetgp.recording.csv import Record
 from simulator import cli
 from simulator.backtest import backtest, instant, show
+from simulator.backtest_tables import tables
 from simulator.devices import Device
 
 
@@ -90,6 +93,58 @@ def test_start_end_and_join_choose_rows_as_they_say(files: list[Path], spec: Pat
     assert report["agents"]["0"]["n"] == 4 * 48
 
 
+def test_the_first_days_of_a_joiner_are_in_report_and_tables(
+    files: list[Path], spec: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All frames of a run of seconds are among the first three days; nobody else is listed."""
+    report = backtest(arguments(files, spec, join=[f"1={iso(40)}"]))
+    assert list(report["joiners"]) == ["1"]
+    assert report["joiners"]["1"]["first_3_days"] == report["joiners"]["1"]["first_30_days"] == report["agents"]["1"]
+    show(report, None)
+    said = capsys.readouterr().out
+    assert all(re.search(rf"^1 +{days} days +{4 * 29} ", said, re.MULTILINE) for days in (3, 7, 30))
+
+
+def test_first_days_begin_at_start_where_the_join_is_before(tmp_path: Path, spec: Path) -> None:
+    """An agent first exists at --start then: a row 3.5 days after it is not in the first three, whatever --join said."""
+    times = [START + round(day * 86_400_000) for day in (0, 2.0, 3.5, 40)]  # the last frame stays open
+    rows = [Record(at_ms, (20.0 + k, 1.0, 1.0, 1.0)) for k, at_ms in enumerate(times)]
+    lead = [Record(START + k * TICK, (20.0, 1.0, 1.0, 1.0)) for k in range(1, 4)]
+    path = write_csv(tmp_path / "0.csv", iter(sorted([*rows, *lead])))
+    name = next(iter(backtest(arguments([path], spec))["agents"]))
+    report = backtest(arguments([path], spec, start=iso(0), join=[f"{name}=2020-01-01"]))
+    days = report["joiners"][name]
+    assert days["first_7_days"]["n"] - days["first_3_days"]["n"] == 4
+    assert days["first_30_days"] == report["agents"][name]
+
+
+def test_the_report_scores_the_law_for_every_table(files: list[Path], spec: Path) -> None:
+    """Every prediction tells its law; agent by channel sums to the whole."""
+    report = backtest(arguments(files, spec))
+    cells = [found for agent in report["by_agent_channel"].values() for found in agent.values()]
+    assert sum(found["n_law"] for found in cells) == report["overall"]["n_law"] == report["overall"]["n"]
+    pooled = sum(found["nll"] * found["n_law"] for found in cells) / report["overall"]["n_law"]
+    assert report["overall"]["nll"] == pytest.approx(pooled, rel=1e-12)
+    assert report["overall"]["coverage50"] < report["overall"]["coverage80"] < report["overall"]["coverage95"] <= 1
+
+
+def test_tables_fit_a_hundred_columns_whatever_names_and_numbers(files: list[Path], spec: Path) -> None:
+    report = backtest(arguments(files, spec, join=[f"1={iso(40)}"]))
+    wild = {**report["overall"], "n": 9_999_999, "rmse": 123456.0, "rmse_persistence": 1e30, "nll": -1e5, "crps": 1e150}
+    own = {"unit": "furlongs per fortnight", "rmse": 1e150, "rmse_persistence": 0.0, "mae": 123456.7, "crps": None}
+    name = "a very long name of some agent or channel"
+    report["agents"][name] = wild
+    report["channels"][name] = {**wild, "original": {**own, "crps_left_out": "why"}}
+    report["joiners"][name] = report["joiners"]["1"]
+    lines = tables(report)
+    assert max(map(len, lines)) <= 100
+    assert not any("inf" in line.replace("infinite", "") or "nan" in line for line in lines)
+    joined = next(line for line in lines if " 30 days" in line and line.startswith("a very"))
+    assert float(joined.split()[-4]) == pytest.approx(
+        100 * report["joiners"]["1"]["first_30_days"]["coverage50"], abs=0.06
+    )
+
+
 def test_rows_and_cells_left_out_are_in_the_report(files: list[Path], spec: Path) -> None:
     with files[0].open("a") as file:
         file.write("never,1,2,3,4\n1\n")
@@ -157,7 +212,8 @@ def test_a_report_of_channels_that_never_came_is_a_table_too(
         lines = [line.rsplit(",", 1)[0] + ",NA" for line in path.read_text().splitlines()[1:]]
         path.write_text("\n".join(["time,temperature,pressure,vibration,current", *lines]) + "\n")
     report = backtest(arguments(files, spec))
-    assert report["channels"]["current"] == {"n": 0, "rmse": None, "rmse_persistence": None, "coverage90": None}
+    assert report["channels"]["current"]["n"] == 0
+    assert report["channels"]["current"]["rmse"] is None
     assert report["overall"]["n"] > 0
     show(report, None)
     assert "current" in capsys.readouterr().out

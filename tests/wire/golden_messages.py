@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import struct
 
+import msgspec
+
 from fleetgp.schema import Channel, Covariate, Schema
 from fleetgp.wire.messages import (
     AnomalyEvent,
@@ -59,14 +61,22 @@ PREDICTION = Prediction(
     agent="pump-1",
     sequence=4711,
     channels={
-        "temperature": ChannelPrediction(mean=20.5, low=19.0, high=22.0, observed=20.25, z=-0.25),
-        "PM2.5": ChannelPrediction(mean=35.0, low=30.0, high=41.5),
+        "temperature": ChannelPrediction(
+            mean=20.5, low=19.0, high=22.0, observed=20.25, z=-0.25, scale=0.75, degrees=4.0
+        ),
+        "PM2.5": ChannelPrediction(mean=35.0, low=30.0, high=41.5, scale=0.125, degrees=30.0),
     },
     score=1.5,
     threshold=8.0,
     is_alarmed=True,
     basis=2,
     round=12,
+)
+
+# As predictions were before they told their law.
+PREDICTION_V1 = msgspec.structs.replace(
+    PREDICTION,
+    channels={name: msgspec.structs.replace(law, scale=0.0, degrees=0.0) for name, law in PREDICTION.channels.items()},
 )
 
 EVENT = AnomalyEvent(
@@ -152,11 +162,16 @@ MODEL = FleetModel(
 # golden file -> the message in it. Files are never edited, only added: a new form is a new file.
 GOLDEN: dict[str, Message] = {
     "status-v1.json": STATUS,
-    "prediction-v1.json": PREDICTION,
+    "prediction-v1b.json": PREDICTION,
     "event-v1.json": EVENT,
     "health-v1.json": HEALTH,
     "round-v1.json": ROUND,
     "bootstrap-v1.bin": BOOTSTRAP,
     "summary-v1.bin": SUMMARY,
     "model-v1.bin": MODEL,
+}
+
+# golden file -> what it means, of messages that are written with more fields today: read as then, never written again.
+READ_ONLY: dict[str, Message] = {
+    "prediction-v1.json": PREDICTION_V1,
 }

@@ -40,13 +40,17 @@ class Plan:
 
 @dataclass
 class Outcome:
-    """What came of a run. counts: left out, by reason. rounds, bytes: closed rounds and what they moved."""
+    """What came of a run. counts: left out, by reason. rounds, bytes: closed rounds and what they moved.
+
+    joined_with: the encoded FleetModel that an agent began with.
+    """
 
     events: list[AnomalyEvent] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     rounds: int = 0
     bytes: int = 0
     frames: int = 0
+    joined_with: dict[str, bytes] = field(default_factory=dict)
 
 
 @dataclass
@@ -68,6 +72,7 @@ class Fleet:
             config = msgspec.structs.replace(self.plan.agent, agent_id=name, is_live=False)
             self.agents[name] = agent.init(config, record.at_ms)
             if self.model:
+                self.outcome.joined_with[name] = self.model
                 self._step(name, ModelArrived(record.at_ms, self.model))
         positions = tuple(range(len(record.values)))
         sample = Sample(record.at_ms, record.at_ms, positions, record.values)

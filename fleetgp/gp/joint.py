@@ -1,0 +1,98 @@
+"""The joint law of all channels of a frame: each channel's Student-t law, tied together by the correlation of their errors.
+
+The correlation is learnt from standardised errors with missing channels by conditional means (expectation maximisation):
+pairwise averages would not be positive definite (models.md section 10). It is shrunk towards none while frames are few.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from fleetgp.arrays import Array
+from fleetgp.linalg import cholesky
+
+# an error counts as no larger than this many scales
+MOST_ERROR = 3.0
+LEAST_SHRINKAGE = 0.02
+
+
+class Correlation(NamedTuple):
+    """total [Q, Q]: decayed sum of products of standardised errors; weight: frames in it; matrix [Q, Q]: what follows."""
+
+    total: Array
+    weight: float
+    matrix: Array
+
+
+def init(channels: int) -> Correlation:
+    """No channel tells of another."""
+    return Correlation(np.zeros((channels, channels)), 0.0, np.eye(channels))
+
+
+def learn(correlation: Correlation, errors: Array, factor: float) -> Correlation:
+    """After frames with standardised errors [n, Q], NaN where missing; factor: what is left of what was known."""
+    seen = np.isfinite(errors)
+    z = np.clip(np.where(seen, errors, 0.0), -MOST_ERROR, MOST_ERROR)
+    total, weight = factor * correlation.total, factor * correlation.weight
+    for pattern in np.unique(seen, axis=0):
+        if not np.any(pattern):
+            continue
+        picked = z[np.all(seen == pattern, axis=1)]
+        fill, rest = _given(correlation.matrix, pattern)
+        whole = picked @ fill.T
+        total = total + whole.T @ whole + len(picked) * rest
+        weight += len(picked)
+    return Correlation(total, weight, _matrix(total, weight))
+
+
+def covariance(correlation: Correlation, scale: Array) -> Array:
+    """Squared-scale matrix [..., Q, Q] of the joint law, from the channels' scales [..., Q]."""
+    return np.asarray(scale[..., :, None] * correlation.matrix * scale[..., None, :])
+
+
+def log_density(correlation: Correlation, errors: Array, scale: Array, degrees: Array) -> Array:
+    """Log density [n] of frames under the joint Student-t law: errors, scale, degrees [n, Q], errors NaN where missing.
+
+    One number of degrees for the frame: the harmonic mean of those of the channels present. 0 where none is.
+    """
+    seen = np.isfinite(errors)
+    z = np.where(seen, errors / scale, 0.0)
+    result = np.zeros(len(errors))
+    for pattern in np.unique(seen, axis=0):
+        if not np.any(pattern):
+            continue
+        rows, size = np.all(seen == pattern, axis=1), int(pattern.sum())
+        L, _ = cholesky(correlation.matrix[np.ix_(pattern, pattern)])
+        square = np.sum(np.linalg.solve(L, z[rows][:, pattern].T) ** 2, axis=0)
+        v = size / np.sum(1.0 / degrees[rows][:, pattern], axis=1)
+        norm = np.array([math.lgamma((x + size) / 2) - math.lgamma(x / 2) for x in v]) - 0.5 * size * np.log(v * math.pi)
+        spread = np.sum(np.log(np.diagonal(L))) + np.sum(np.log(scale[rows][:, pattern]), axis=1)
+        result[rows] = norm - spread - 0.5 * (v + size) * np.log1p(square / v)
+    return result
+
+
+def _given(R: Array, pattern: Array) -> tuple[Array, Array]:
+    """Of a frame with this pattern [Q] of channels present: fill [Q, Q], from errors to conditional means, and their covariance."""
+    Q = len(R)
+    there, gone = np.flatnonzero(pattern), np.flatnonzero(~pattern)
+    fill, rest = np.zeros((Q, Q)), np.zeros((Q, Q))
+    fill[there, there] = 1.0
+    if len(gone):
+        B = np.linalg.solve(R[np.ix_(there, there)], R[np.ix_(there, gone)]).T
+        fill[np.ix_(gone, there)] = B
+        rest[np.ix_(gone, gone)] = R[np.ix_(gone, gone)] - B @ R[np.ix_(there, gone)]
+    return fill, rest
+
+
+def _matrix(total: Array, weight: float) -> Array:
+    """Correlation matrix, shrunk as if as many frames as channels had said that there is none."""
+    Q = len(total)
+    spread = np.sqrt(np.maximum(np.diagonal(total), 1e-12))
+    R = total / spread[:, None] / spread[None, :]
+    share = max(Q / (weight + Q), LEAST_SHRINKAGE)
+    R = (1.0 - share) * 0.5 * (R + R.T)
+    np.fill_diagonal(R, 1.0)
+    return R

@@ -84,9 +84,14 @@ def _block(learner: Learner, inputs: Inputs, observed: Array) -> tuple[Learner, 
     scale = np.sqrt(np.maximum(squared * scales, around.floor_var))
     degrees = np.broadcast_to(tail.degrees(learner.tail), scale.shape)
     forecast = Forecast(inputs, X, around, means, variances, squared, inputs.last + unit * mean, unit * scale, degrees)
-    rows = tuple(Row(*row) for row in zip(inputs.inputs, X, target * unit, share, strict=True))
+    is_taught = ~np.all(np.isnan(target), axis=1)
+    rows = tuple(
+        Row(*row)
+        for row, taught in zip(zip(inputs.inputs, X, target * unit, share, strict=True), is_taught, strict=True)
+        if taught
+    )
     after = learner._replace(
-        weights=weights, tail=tail_after, fresh=(*learner.fresh, *rows), frames=learner.frames + len(X)
+        weights=weights, tail=tail_after, fresh=(*learner.fresh, *rows), frames=learner.frames + len(rows)
     )
     return after, forecast
 

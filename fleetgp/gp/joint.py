@@ -68,7 +68,9 @@ def log_density(correlation: Correlation, errors: Array, scale: Array, degrees: 
         L, _ = cholesky(correlation.matrix[np.ix_(pattern, pattern)])
         square = np.sum(np.linalg.solve(L, z[rows][:, pattern].T) ** 2, axis=0)
         v = size / np.sum(1.0 / degrees[rows][:, pattern], axis=1)
-        norm = np.array([math.lgamma((x + size) / 2) - math.lgamma(x / 2) for x in v]) - 0.5 * size * np.log(v * math.pi)
+        norm = np.array([math.lgamma((x + size) / 2) - math.lgamma(x / 2) for x in v]) - 0.5 * size * np.log(
+            v * math.pi
+        )
         spread = np.sum(np.log(np.diagonal(L))) + np.sum(np.log(scale[rows][:, pattern]), axis=1)
         result[rows] = norm - spread - 0.5 * (v + size) * np.log1p(square / v)
     return result

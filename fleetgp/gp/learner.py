@@ -194,11 +194,13 @@ def track_variances(learner: Learner, known: Array, around: Around) -> Array:
 
 
 def learn(learner: Learner, forecast: Forecast, observed: Array, rule: Forgetting) -> Learner:
-    """After one frame: observed [Q] in transformed units, NaN = missing or not to be learnt.
+    """After one frame: observed [Q] in transformed units, NaN = missing or not to be learnt; nothing of it leaves all as it was.
 
     A frame teaches less the further out in the tail the last solution finds it, and the older the lag that it was foreseen
     from.
     """
+    if np.all(np.isnan(observed)):
+        return learner
     unit = learner.basis.scaling.scale[: learner.basis.shape.channels]
     target = (observed - forecast.inputs.last) / unit
     errors = target - forecast.means

@@ -123,14 +123,18 @@ def _follow(
     gains = tail.track_densities(start, errors, variances)
     tracks = np.empty_like(gains)
     current = start.tracks
+    # a frame with nothing in it lets no time pass
+    is_taught = ~np.all(np.isnan(target), axis=1)
     for i, gain in enumerate(gains):
         tracks[i] = current
-        current = tail.TRACK_MEMORY * current + gain
+        if is_taught[i]:
+            current = tail.TRACK_MEMORY * current + gain
     mean, squared = tail.mixed(tracks, means, variances)
     square = (target - mean) ** 2 / squared
     scales, follows = tail.followed(start.scales, square)
-    left = tail.MEMORY ** np.arange(len(square) - 1, -1, -1.0)
-    densities = tail.MEMORY ** len(square) * start.densities
+    count = np.sum(is_taught)
+    left = tail.MEMORY ** (count - np.cumsum(is_taught))
+    densities = tail.MEMORY**count * start.densities
     densities = densities + np.tensordot(left, tail.all_densities(scales, square), 1)
     after = Tail(follows, densities, current, start.chosen)
     chosen = start.chosen.astype(int)

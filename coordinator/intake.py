@@ -6,24 +6,42 @@ factorisations stay finite, and the sum of all terms and the prior stays positiv
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
+from fleetgp import features, placement
 from fleetgp.arrays import Array
 from fleetgp.errors import PeerError
+from fleetgp.features import BLOCKS
+from fleetgp.gp.hyper import CEILING
 from fleetgp.gp.message import Term
+from fleetgp.placement import Sums
 from fleetgp.scaling import Moments
 from fleetgp.schema import Channel, Covariate, Schema
 from fleetgp.wire import codec
 from fleetgp.wire.convert import from_triangles, to_array
 from fleetgp.wire.messages import Bootstrap, Summary
 
-# What one term may take away from the prior's precision of 1 by rounding: 10,000 such take a tenth.
-INDEFINITE = 1e-5
-# A term cannot hold more precision than the deviation lets through, 1 / phi; twice that allows for rounding.
-SURPLUS = 2.0
+# What one term may take away by rounding from the prior's precision, which is 1 / CEILING at the least: 10,000 such take
+# a tenth.
+INDEFINITE = 1e-5 / CEILING
+# A term cannot hold more precision than the deviation lets through, 1 / phi. Of the phi that its agent knew, that is: since
+# then a few closes may have moved it, by hyper.MOST_STEP each.
+SURPLUS = 8.0
 MOST_READINGS = 1e15
 LARGEST = 1e30
 LARGEST_REBASED = 1e100
+
+
+class Contents(NamedTuple):
+    """What a summary says. noise_var, frames [Q]; deviation_square [Q, B], sums: None where the agent told none."""
+
+    term: Term
+    noise_var: Array
+    frames: Array
+    deviation_square: Array | None
+    sums: Sums | None
 
 
 def bootstrap(payload: bytes, agent_id: str) -> Bootstrap:
@@ -80,16 +98,16 @@ def moments(message: Bootstrap) -> Moments:
     return result
 
 
-def term(message: Summary, channels: int, phi: Array) -> tuple[Term, Array, Array]:
-    """Term, noise variance [Q] and count [Q]; phi [F] as in the fleet's model.
+def contents(message: Summary, schema: Schema, deviation_var: Array) -> Contents:
+    """What a summary says; deviation_var [Q, F]: prior variance of an agent's deviation as of today.
 
     Raises PeerError ``shape``, ``finite``, ``negative``, ``range`` or ``indefinite``.
     """
-    size = len(phi)
-    triangles = to_array(message.precision, (channels, size * (size + 1) // 2), "precision")
-    shift = to_array(message.shift, (channels, size), "shift")
-    noise_var = to_array(message.noise_variance, (channels,), "noise_variance")
-    count = to_array(message.count, (channels,), "count")
+    Q, size = deviation_var.shape
+    triangles = to_array(message.precision, (Q, size * (size + 1) // 2), "precision")
+    shift = to_array(message.shift, (Q, size), "shift")
+    noise_var = to_array(message.noise_variance, (Q,), "noise_variance")
+    count = to_array(message.count, (Q,), "count")
     if np.any(count < 0) or np.any(noise_var <= 0):
         raise PeerError("negative", f"{message.agent} sent a negative count or a noise variance that is not positive")
     is_sound = (
@@ -99,13 +117,50 @@ def term(message: Summary, channels: int, phi: Array) -> tuple[Term, Array, Arra
     )
     if not is_sound:
         raise PeerError("range", f"{message.agent} sent numbers that no readings lead to")
-    precision, most = from_triangles(triangles, size), SURPLUS / float(np.min(phi))
-    eigenvalues = np.linalg.eigvalsh(precision)
-    if not np.all(eigenvalues[:, -1] <= most):
-        raise PeerError("range", f"{message.agent} claims to know more than a deviating agent can")
-    if not np.all(eigenvalues[:, 0] >= -INDEFINITE):
-        raise PeerError("indefinite", f"{message.agent} sent a precision that is not positive semidefinite")
-    return Term(precision, shift), noise_var, count
+    precision = from_triangles(triangles, size)
+    _check_precision(message.agent, precision, deviation_var)
+    square = _deviation_square(message, Q)
+    return Contents(Term(precision, shift), noise_var, count, square, _sums(message, schema))
+
+
+def _check_precision(agent_id: str, precision: Array, deviation_var: Array) -> None:
+    if not np.all(np.abs(precision) <= LARGEST):
+        raise PeerError("range", f"{agent_id} sent a precision beyond {LARGEST:g}")
+    sd = np.sqrt(deviation_var)
+    most = np.linalg.eigvalsh(sd[:, :, None] * precision * sd[:, None, :])[:, -1]
+    if not np.all(most <= SURPLUS):
+        raise PeerError("range", f"{agent_id} claims to know more than a deviating agent can")
+    if not np.all(np.linalg.eigvalsh(precision)[:, 0] >= -INDEFINITE):
+        raise PeerError("indefinite", f"{agent_id} sent a precision that is not positive semidefinite")
+
+
+def _deviation_square(message: Summary, channels: int) -> Array | None:
+    if message.deviation_square is None:
+        return None
+    square = to_array(message.deviation_square, (channels, len(BLOCKS)), "deviation_square")
+    if np.any(square < 0):
+        raise PeerError("negative", f"{message.agent} sent a negative mean square")
+    if np.any(square > LARGEST):
+        raise PeerError("range", f"{message.agent} sent a deviation beyond {LARGEST:g}")
+    return square
+
+
+def _sums(message: Summary, schema: Schema) -> Sums | None:
+    if message.cluster_count is None and message.cluster_sum is None:
+        return None
+    if message.cluster_count is None or message.cluster_sum is None or not schema.inducing:
+        raise PeerError(
+            "shape", f"{message.agent} sent sums without counts, counts without sums, or some nobody asked for"
+        )
+    columns = len(placement.columns(features.shape(schema)))
+    count = to_array(message.cluster_count, (schema.inducing,), "cluster_count")
+    total = to_array(message.cluster_sum, (schema.inducing, columns), "cluster_sum")
+    if np.any(count < 0):
+        raise PeerError("negative", f"{message.agent} sent a negative count of frames near a centre")
+    # a sum of no frames is 0; the mean of some is a place in scaled inputs
+    if np.any(count > MOST_READINGS) or np.any(np.abs(total) > LARGEST * count[:, None]):
+        raise PeerError("range", f"{message.agent} sent sums that no frames have")
+    return Sums(count, total)
 
 
 def is_usable(term: Term, noise_var: Array) -> bool:

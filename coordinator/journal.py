@@ -17,10 +17,11 @@ import msgspec
 
 from coordinator.state import Event, State
 from fleetgp.errors import PeerError, StorageError
+from fleetgp.runtime.snapshot import set_aside
 from fleetgp.wire.freeze import freeze, thaw
 
 APPLICATION_ID = 0x464C5443  # "FLTC"
-VERSION = 1
+VERSION = 2
 # A snapshot is due after so many events, once they are as large as the last snapshot (a large state is not written again
 # and again); at the latest after so many bytes more than that; and after so many rounds, which are slow to take up again.
 SNAPSHOT_EVERY = 500
@@ -58,7 +59,8 @@ class Journal:
     """The one journal of one coordinator; nobody else can have it open meanwhile.
 
     All methods raise StorageError, in plain words, where the disk refuses or the file is damaged or not ours; after that
-    the journal can be used on, and the same events be tried again.
+    the journal can be used on, and the same events be tried again. aside: where a journal of an older version went, whose
+    numbers mean nothing to this one; a new one is begun then, and agents tell what they know again. None where none was.
     """
 
     def __init__(self, path: Path) -> None:
@@ -67,14 +69,23 @@ class Journal:
         self._bytes = 0
         self._snapshot_bytes = 0
         self._snapshot_round = 0
-        with self._plain_words("opened"):
-            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_S)
+        self.aside: Path | None = None
+        self._open()
         try:
             with self._plain_words("opened"):
-                self._prepare()
+                older = self._prepare()
+                if older:
+                    self._db.close()
+                    self.aside = _put_aside(path, older)
+                    self._open()
+                    self._prepare()
         except BaseException:
             self._db.close()
             raise
+
+    def _open(self) -> None:
+        with self._plain_words("opened"):
+            self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, timeout=BUSY_S)
 
     def load(self, fresh: State, step: Callable[[State, Event], tuple[State, object]]) -> State:
         """The state after all that was journalled, with the settings of ``fresh``; ``fresh`` where nothing was.
@@ -118,8 +129,8 @@ class Journal:
     def close(self) -> None:
         self._db.close()
 
-    def _prepare(self) -> None:
-        """Look first, write then: a file that is not ours is left as it was."""
+    def _prepare(self) -> int:
+        """Look first, write then: a file that is not ours is left as it was. The version of an older journal, else 0."""
         self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
         application, version = (
             self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
@@ -127,6 +138,8 @@ class Journal:
         is_new = not application and not self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if not is_new and application != APPLICATION_ID:
             raise StorageError(f"{self._path} is not a coordinator's journal: move it away, and a new one is begun")
+        if not is_new and 0 < version < VERSION:
+            return int(version)
         if not is_new and version != VERSION:
             raise StorageError(
                 f"the coordinator's journal {self._path} is of version {version}, this program reads version {VERSION}: "
@@ -139,6 +152,7 @@ class Journal:
                 self._db.execute("BEGIN IMMEDIATE")
                 for statement in _TABLES:
                     self._db.execute(statement)
+        return 0
 
     def _is_due(self, state: State) -> bool:
         excess = self._bytes - self._snapshot_bytes
@@ -165,11 +179,22 @@ class Journal:
         """Turn what went wrong into StorageError. what: that could not be done, as in 'read'."""
         try:
             yield
-        except (sqlite3.Error, PeerError, UnicodeDecodeError) as err:
+        except (sqlite3.Error, PeerError, UnicodeDecodeError, OSError) as err:
             # text that is no UTF-8 comes of a damaged file only, in the names of its tables
             name = getattr(err, "sqlite_errorname", "SQLITE_CORRUPT")
             meaning = next((f"; {text}" for beginning, text in _MEANINGS if name.startswith(beginning)), "")
             raise StorageError(f"the coordinator's journal {self._path} cannot be {what}: {err}{meaning}") from err
+
+
+def _put_aside(path: Path, version: int) -> Path:
+    """Rename a journal, and what SQLite may have left beside it, which it would take for the new one's."""
+    word = f"version-{version}"
+    aside = set_aside(path, word)
+    for ending in ("-wal", "-shm"):
+        beside = path.with_name(path.name + ending)
+        if beside.exists():
+            beside.replace(aside.with_name(aside.name + ending))
+    return aside
 
 
 def _sound(crc: int, payload: bytes) -> bytes:

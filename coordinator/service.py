@@ -44,6 +44,11 @@ class Coordinator:
         )
         config = coordinator_config(settings)
         self.journal = Journal(self.program.folder / "journal.sqlite")
+        if self.journal.aside is not None:
+            self.program.log.warning(
+                "an older version's journal is put aside, a new one is begun; agents tell what they know again",
+                file=self.journal.aside.name,
+            )
         fresh = rounds.init(config, self.program.started_ms)
         self.owed: list[Effect] = []
         state = self.journal.load(fresh, self._again)
@@ -80,11 +85,11 @@ class Coordinator:
     def _announce(self) -> None:
         state = self.state
         self.program.announce(
-            state="federated" if state.scaling is not None else "starting",
+            state="federated" if state.feature_map is not None else "starting",
             basis=state.basis,
             round=state.round,
             schema=state.schema,
-            note="" if state.scaling is not None else self.note,
+            note="" if state.feature_map is not None else self.note,
         )
 
     def _handle(self, messages: list[Incoming]) -> None:

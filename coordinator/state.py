@@ -7,8 +7,11 @@ from dataclasses import dataclass
 import msgspec
 
 from fleetgp.arrays import Array
+from fleetgp.features import Basis
+from fleetgp.gp.hyper import Scales
 from fleetgp.gp.message import Term
-from fleetgp.scaling import Moments, Scaling
+from fleetgp.placement import Centres, Sums
+from fleetgp.scaling import Moments
 from fleetgp.schema import Schema
 from fleetgp.wire.messages import RoundNotice
 
@@ -26,7 +29,11 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The newest term of one agent, on the basis of today; round: when it came; noise_var, count [Q]."""
+    """The newest term of one agent, on the basis of today; round: when it came; noise_var, count [Q].
+
+    deviation_square [Q, B]: of its deviation by block, None where it told none. kept: what lossy changes of basis since it
+    came have left of its weight.
+    """
 
     incarnation: int
     sequence: int
@@ -34,6 +41,8 @@ class Answer(msgspec.Struct, frozen=True):
     term: Term
     noise_var: Array
     count: Array
+    deviation_square: Array | None = None
+    kept: float = 1.0
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -57,16 +66,25 @@ class Round(msgspec.Struct, frozen=True):
 class State(msgspec.Struct, frozen=True):
     """All that a coordinator is made of.
 
-    origin: UTC ms of the first start with this memory; (origin, basis) names a basis for good. scaling: of the basis, None
-    while there is none; based_on: readings behind it, per input [K]. next_ms: when the next round opens.
+    origin: UTC ms of the first start with this memory; (origin, basis) names a basis for good. feature_map: the basis, None
+    while there is none; based_on: readings behind its scaling, per input [K]; placed_on: readings when its inducing inputs
+    were placed. scales: prior variances by block. centres: where inducing inputs may go, None where none are wanted; sums:
+    what agents told of their frames near them since the last close; moves, told_frames: rounds in which the centres moved
+    and frames behind that. next_ms: when the next round opens.
     """
 
     config: CoordinatorConfig
     origin: int
     schema: Schema | None = None
     basis: int = 0
-    scaling: Scaling | None = None
+    feature_map: Basis | None = None
     based_on: tuple[float, ...] = ()
+    placed_on: float = 0.0
+    scales: Scales | None = None
+    centres: Centres | None = None
+    sums: dict[str, Sums] = {}
+    moves: int = 0
+    told_frames: float = 0.0
     round: int = 0
     open_round: Round | None = None
     next_ms: int = 0

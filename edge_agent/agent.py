@@ -230,8 +230,8 @@ def _summary(state: State, event: RoundOpened, sent: Sent, square: Array) -> Sum
         count=to_tensor(learning.total(state.learner).n[learning.LONG]),
         noise_variance=to_tensor(learning.own_noise(state.learner)),
         deviation_square=to_tensor(square),
-        cluster_count=None if sums is None else to_tensor(sums.counts),
-        cluster_sum=None if sums is None else to_tensor(sums.totals),
+        cluster_count=None if sums is None else to_tensor(sums.frames),
+        cluster_sum=None if sums is None else to_tensor(sums.total),
     )
 
 

@@ -23,13 +23,17 @@ LEAST_FRAMES = 5
 SEED = 0
 STARTING_WEIGHT = 1.0
 MOST_WEIGHT = 5_000.0
+# frames of one agent that count at most in a round, so that no agent places the centres alone
+MOST_TOLD = 5_000.0
+# standard deviations of the fleet beyond which no centre goes
+REACH = 20.0
 
 
 class Sums(NamedTuple):
-    """counts [M] of frames nearest to each centre, totals [M, D] their sums; in scaled inputs."""
+    """frames [M]: how many lie nearest to each centre, total [M, D] their sum; in scaled inputs."""
 
-    counts: Array
-    totals: Array
+    frames: Array
+    total: Array
 
 
 class Centres(NamedTuple):
@@ -57,17 +61,34 @@ def assign(place: Array, X: Array, least: int = LEAST_FRAMES) -> Sums:
 
 
 def merge(a: Sums, b: Sums) -> Sums:
-    return Sums(a.counts + b.counts, a.totals + b.totals)
+    return Sums(a.frames + b.frames, a.total + b.total)
+
+
+def bounded(sums: Sums) -> Sums:
+    """Sums as they count: of MOST_TOLD frames at most, none of them further out than REACH."""
+    share = min(1.0, MOST_TOLD / max(float(np.sum(sums.frames)), 1.0))
+    count = share * sums.frames
+    limit = REACH * count[:, None]
+    return Sums(count, np.clip(share * sums.total, -limit, limit))
+
+
+def carried(centres: Centres, old: Scaling, new: Scaling) -> Centres:
+    """Centres in another unit of the fleet; old, new: ``unit`` of before and after.
+
+    They are a first guess there: where the scale has moved much they may all lie at one end of the frames.
+    """
+    place = (old.centre + old.scale * centres.place - new.centre) / new.scale
+    return Centres(np.clip(place, -REACH, REACH), np.minimum(centres.weight, STARTING_WEIGHT))
 
 
 def step(centres: Centres, sums: Sums) -> Centres:
     """One step of mini-batch k-means (Sculley 2010, with the sums of a round as its batch); empty centres split the fullest."""
     weight = np.minimum(centres.weight, MOST_WEIGHT)
-    grown = weight + sums.counts
-    place = (weight[:, None] * centres.place + sums.totals) / grown[:, None]
-    for empty in np.flatnonzero((sums.counts == 0) & (weight <= STARTING_WEIGHT)):
+    grown = weight + sums.frames
+    place = (weight[:, None] * centres.place + sums.total) / grown[:, None]
+    for empty in np.flatnonzero((sums.frames == 0) & (weight <= 2 * STARTING_WEIGHT)):
         fullest = int(np.argmax(grown))
-        if sums.counts[fullest] < 4 * LEAST_FRAMES:
+        if sums.frames[fullest] < 4 * LEAST_FRAMES:
             break
         away = 0.1 * np.random.default_rng(SEED + 1 + int(empty)).standard_normal(place.shape[1])
         place[empty] = place[fullest] + away
@@ -94,6 +115,12 @@ def unit(shape: Shape, scaling: Scaling) -> Scaling:
     first = shape.lags * shape.channels + shape.covariates
     spread = np.array([PHASE_SD if first <= c < first + shape.phases else whole.scale[c] for c in picked])
     return Scaling(whole.centre[picked], spread)
+
+
+def gap(inducing: Inducing, where: Array) -> Array:
+    """Squared distance [n] of places [n, D], raw inputs of its columns, to the nearest inducing input, in lengthscales."""
+    apart = (where[:, None, :] - inducing.Z[None, :, :]) / inducing.lengthscale
+    return np.asarray(np.min(np.sum(apart * apart, axis=2), axis=1))
 
 
 def place(kernel: Kernel, shape: Shape, scaling: Scaling, centres: Array) -> Inducing:

@@ -32,6 +32,8 @@ LOCAL = 0.1
 FLOOR, CEILING = 1e-6, 100.0
 GUESS_AGENTS = 1.0
 GUESS_WEIGHTS = 1.0
+# factor by which a scale moves at most in one round: what an agent sends was made under the scales of a round or two before
+MOST_STEP = 1.5
 
 
 class Scales(NamedTuple):
@@ -80,18 +82,26 @@ def shared_square(belief: Belief) -> Array:
 
 
 def improve(scales: Scales, squares: Sequence[tuple[float, Array]], shared: Array, blocks: Array) -> Scales:
-    """One EM step. squares: of each agent, its weight (ageing) and E d^2 by block [Q, len(BLOCKS)]; shared [Q, F]: E v^2.
+    """One EM step, each scale moved by MOST_STEP at most. blocks [F]: those without features keep their scale.
 
-    Blocks without features keep their guess.
+    squares: of each agent, its weight (ageing) and E d^2 by block [Q, len(BLOCKS)]; where nobody tells any, deviations
+    keep theirs. No agent's counts for more than CEILING. shared [Q, F]: E v^2.
     """
     first = start(len(shared))
     count = np.array([np.sum(blocks == b) for b in range(len(BLOCKS))], dtype=float)
-    agents = sum(weight for weight, _ in squares)
-    total = sum((weight * square for weight, square in squares), np.zeros_like(scales.deviation))
-    deviation = (GUESS_AGENTS * first.deviation + total) / (GUESS_AGENTS + agents)
     among = (GUESS_WEIGHTS * first.shared + count * by_block(shared, blocks)) / (GUESS_WEIGHTS + count)
+    deviation = scales.deviation
+    if squares:
+        agents = sum(weight for weight, _ in squares)
+        total = sum((weight * np.minimum(square, CEILING) for weight, square in squares), np.zeros_like(deviation))
+        deviation = (GUESS_AGENTS * first.deviation + total) / (GUESS_AGENTS + agents)
     is_used = count > 0
     return Scales(
-        np.where(is_used, np.clip(among, FLOOR, CEILING), scales.shared),
-        np.where(is_used, np.clip(deviation, FLOOR, CEILING), scales.deviation),
+        np.where(is_used, _damped(scales.shared, among), scales.shared),
+        np.where(is_used, _damped(scales.deviation, deviation), scales.deviation),
     )
+
+
+def _damped(old: Array, new: Array) -> Array:
+    """A scale on its way from old to new, within FLOOR and CEILING."""
+    return np.asarray(np.clip(np.clip(new, old / MOST_STEP, old * MOST_STEP), FLOOR, CEILING))

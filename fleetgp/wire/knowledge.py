@@ -8,17 +8,19 @@ import numpy as np
 
 from fleetgp import features, inducing, placement
 from fleetgp.arrays import Array
-from fleetgp.errors import PeerError
+from fleetgp.errors import NumericalError, PeerError
 from fleetgp.features import Basis
 from fleetgp.gp.aggregate import Belief
 from fleetgp.inducing import Inducing
 from fleetgp.scaling import Scaling
 from fleetgp.schema import Schema
-from fleetgp.wire.convert import from_triangles, to_array
-from fleetgp.wire.messages import FleetModel
+from fleetgp.wire.convert import from_triangles, to_array, to_tensor, to_triangles
+from fleetgp.wire.messages import FleetModel, Included
 
 # numbers of a model beyond which sums and products stop being finite
 LARGEST = 1e30
+# inducing inputs lie a few scales from the centre of inputs, and may be that much further out
+FURTHEST = 1e3 * LARGEST
 
 
 class Published(NamedTuple):
@@ -31,6 +33,44 @@ class Published(NamedTuple):
     noise_var: Array
     noise_frames: float
     centres: Array | None
+
+
+class Stamp(NamedTuple):
+    """Which model of which coordinator this is: UTC ms, number of the round, (origin, basis) of the basis."""
+
+    at_ms: int
+    round: int
+    origin: int
+    basis: int
+
+
+def write(known: Published, schema: Schema, stamp: Stamp, included: dict[str, Included]) -> FleetModel:
+    """The message of a model, from which ``read`` has it bit for bit; local inducing inputs are nobody else's and stay out.
+
+    Raises LocalError ``finite``.
+    """
+    scaling, shared = known.basis.scaling, known.basis.shared
+    return FleetModel(
+        at_ms=stamp.at_ms,
+        round=stamp.round,
+        origin=stamp.origin,
+        basis=stamp.basis,
+        schema=schema,
+        centre=to_tensor(scaling.centre),
+        scale=to_tensor(scaling.scale),
+        precision=to_tensor(to_triangles(known.belief.precision)),
+        shift=to_tensor(known.belief.shift),
+        deviation_scale=to_tensor(known.deviation_var.mean(axis=0)),
+        noise_variance=to_tensor(known.noise_var),
+        noise_frames=known.noise_frames,
+        included=included,
+        prior_variance=to_tensor(known.prior_var),
+        deviation_variance=to_tensor(known.deviation_var),
+        inducing=to_tensor(shared.Z) if shared is not None else None,
+        lengthscale=to_tensor(shared.lengthscale) if shared is not None else None,
+        columns=shared.columns if shared is not None else (),
+        centres=to_tensor(known.centres) if known.centres is not None else None,
+    )
 
 
 def read(model: FleetModel, schema: Schema) -> Published:
@@ -55,21 +95,31 @@ def read(model: FleetModel, schema: Schema) -> Published:
             raise PeerError("range", "a scale or a variance of the model is not positive or beyond all sense")
     if not all(np.all(np.abs(numbers) <= LARGEST) for numbers in (scaling.centre, triangles, shift)):
         raise PeerError("range", f"a number of the model is beyond {LARGEST:g}")
+    if not model.noise_frames >= 0:
+        raise PeerError("range", f"a noise learnt from {model.noise_frames:g} frames")
     belief = Belief(from_triangles(triangles, F), shift)
     return Published(basis, belief, prior_var, deviation_var, noise_var, model.noise_frames, _centres(model, schema))
 
 
 def _inducing(model: FleetModel, schema: Schema) -> Inducing | None:
-    if model.inducing is None or model.lengthscale is None:
+    if model.inducing is None and model.lengthscale is None:
         return None
+    if model.inducing is None or model.lengthscale is None or not schema.inducing:
+        raise PeerError(
+            "shape", "inducing inputs without lengthscales, lengthscales without inputs, or some of no use here"
+        )
     D, inputs = len(model.columns), features.shape(schema).inputs
     if not (0 < D <= placement.MOST_COLUMNS and all(0 <= column < inputs for column in model.columns)):
-        raise PeerError("range", f"inducing inputs look at columns {model.columns}, a frame has {inputs}")
+        raise PeerError("range", f"inducing inputs look at columns {model.columns[:10]}, a frame has {inputs}")
     Z = to_array(model.inducing, (schema.inducing, D), "inducing")
     lengthscale = to_array(model.lengthscale, (D,), "lengthscale")
-    if not np.all((lengthscale >= 1 / LARGEST) & (lengthscale <= LARGEST)) or not np.all(np.abs(Z) <= LARGEST):
+    if not np.all((lengthscale >= 1 / FURTHEST) & (lengthscale <= FURTHEST)) or not np.all(np.abs(Z) <= FURTHEST):
         raise PeerError("range", "an inducing input or lengthscale is not positive or beyond all sense")
-    return inducing.make(schema.kernel, model.columns, Z, lengthscale)
+    try:
+        # inputs that stand twice are told apart by the kernel's own jitter, which makes any of them a sound basis
+        return inducing.make(schema.kernel, model.columns, Z, lengthscale)
+    except NumericalError as err:
+        raise PeerError("range", f"no features come of the inducing inputs: {err}") from err
 
 
 def _centres(model: FleetModel, schema: Schema) -> Array | None:

@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 
 from edge_agent import frames as framing
+from edge_agent.many import watch_many
 from edge_agent.state import (
     AgentConfig,
     Count,
@@ -34,6 +35,8 @@ from fleetgp.wire.knowledge import Published
 from fleetgp.wire.messages import Bootstrap, FleetModel, Summary
 
 REMEMBERED_SUMMARIES = 8
+# frames of a recording that are watched at once, where there are so many
+BATCH_FRAMES = 8
 
 
 def init(config: AgentConfig, at_ms: int) -> State:
@@ -80,15 +83,22 @@ def _step(state: State, event: Event) -> tuple[State, list[Effect]]:
 
 def _take(state: State, event: Readings) -> tuple[State, list[Effect]]:
     effects: list[Effect] = []
+    closed: list[framing.Frame] = []
+    framed = state.frames
     for sample in event.samples:
-        framed, closed, counts = framing.add(state.frames, sample)
-        effects += [Count(reason, number) for reason, number in counts.items()]
-        state, more = _watch_all(msgspec.structs.replace(state, frames=framed), closed)
-        effects += more
-    return state, effects
+        framed, more, counts = framing.add(framed, sample)
+        if counts:  # what was counted comes between what was predicted before it and after
+            state, published = _watch_all(state, closed)
+            effects += [*published, *(Count(reason, number) for reason, number in counts.items())]
+            closed = []
+        closed += more
+    state, published = _watch_all(msgspec.structs.replace(state, frames=framed), closed)
+    return state, effects + published
 
 
 def _watch_all(state: State, closed: list[framing.Frame]) -> tuple[State, list[Effect]]:
+    if not state.config.is_live and len(closed) >= BATCH_FRAMES:
+        return watch_many(state, closed)
     effects: list[Effect] = []
     for frame in closed:
         try:

@@ -107,7 +107,7 @@ def _inputs(state: State, at_ms: int, now: Array) -> learning.Inputs:
     within = np.clip(covariates, mean[Q:] - reach[Q:], mean[Q:] + reach[Q:])
     phases = features.phases(np.array([float(at_ms)]), schema)[0]
     inputs = np.concatenate((lags.ravel(), within, phases, held))
-    return learning.Inputs(inputs, state.age, state.lags[0], _rounding(state.resolution))
+    return learning.Inputs(inputs, state.age, state.lags[0], rounding(state.resolution))
 
 
 def _teach(state: State, forecast: learning.Forecast, taught: Array, believable: Array) -> State:
@@ -139,7 +139,7 @@ def _shadow(state: State, forecast: learning.Forecast, observed: Array) -> State
     return msgspec.structs.replace(state, learner=learner, event=event, shadow=None, shadow_lead=0.0)
 
 
-def _rounding(resolution: Array) -> Array:
+def rounding(resolution: Array) -> Array:
     """Standard deviation [Q] of what rounding to the sensor's resolution hides; 0 where it is not known.
 
     A slow stream in coarse steps stands still most of the time. Without this its law would be surer than its sensor, and

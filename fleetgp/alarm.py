@@ -9,6 +9,7 @@ the new normal: from then on every frame is remembered, and calm is what is not 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -63,13 +64,38 @@ def step(alarm: Alarm, score: float, base: float) -> tuple[Alarm, Change]:
     return alarm._replace(calm=calm, frames=alarm.frames + 1), "going"
 
 
+def quiet(alarm: Alarm, scores: Sequence[float | None], base: float) -> tuple[Alarm, list[float]]:
+    """Steps of a closed alarm as far as nothing opens it; None = a frame without a score, at which there is no step.
+
+    Returns the alarm after them, and its threshold before each: as many as there were steps and frames without one.
+    """
+    recent, seen, threshold = alarm.recent.copy(), alarm.seen, alarm.threshold
+    thresholds: list[float] = []
+    for score in scores:
+        before = threshold
+        if score is not None:
+            threshold = max(base, threshold)
+            if score > threshold:
+                return Alarm(recent, seen, before, False, alarm.calm, alarm.frames), thresholds
+            recent[seen % MEMORY] = score
+            seen += 1
+            threshold = _drawn(recent, seen, threshold, base)
+        thresholds.append(before)
+    return Alarm(recent, seen, threshold, False, alarm.calm, alarm.frames), thresholds
+
+
 def _remember(alarm: Alarm, score: float, base: float) -> Alarm:
     """The score put into memory, and now and then a new threshold drawn from it."""
     recent = alarm.recent.copy()
     recent[alarm.seen % MEMORY] = score
-    seen, threshold = alarm.seen + 1, alarm.threshold
-    if seen >= ENOUGH and seen % EVERY == 0:
-        kept = recent[: min(seen, MEMORY)]
-        rank = int(QUANTILE * (len(kept) - 1))
-        threshold = max(base, MARGIN * float(np.partition(kept, rank)[rank]))
-    return alarm._replace(recent=recent, seen=seen, threshold=threshold)
+    seen = alarm.seen + 1
+    return alarm._replace(recent=recent, seen=seen, threshold=_drawn(recent, seen, alarm.threshold, base))
+
+
+def _drawn(recent: Array, seen: int, threshold: float, base: float) -> float:
+    """The threshold after so many remembered scores: now and then a new one, drawn from them."""
+    if seen < ENOUGH or seen % EVERY:
+        return threshold
+    kept = recent[: min(seen, MEMORY)]
+    rank = int(QUANTILE * (len(kept) - 1))
+    return max(base, MARGIN * float(np.partition(kept, rank)[rank]))

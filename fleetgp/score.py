@@ -42,6 +42,29 @@ def score(z: Array) -> float:
     return max(0.0, -log_chi_square_tail(total, len(seen)) / math.log(10))
 
 
+def scores(z: Array) -> Array:
+    """``score`` of many frames [n] at once; z [n, Q]."""
+    is_seen = ~np.isnan(z)
+    total = np.sum(_squares(np.where(is_seen, z, 0.0)), axis=1)
+    seen = np.sum(is_seen, axis=1)
+    result = np.zeros(len(z))
+    for dof in np.unique(seen[total > 0]).tolist():
+        where = (seen == dof) & (total > 0)
+        result[where] = np.maximum(0.0, -_log_tails(0.5 * total[where], dof) / math.log(10))
+    return result
+
+
+def _log_tails(half: Array, dof: int) -> Array:
+    """``log_chi_square_tail`` of many x = 2 half > 0."""
+    k = np.arange(0.5 * (dof % 2), dof / 2)
+    logs = k * np.log(half)[:, None] - half[:, None] - np.array([math.lgamma(one + 1) for one in k])
+    if dof % 2:
+        odd = np.array([_log_erfc(math.sqrt(one)) for one in half.tolist()])
+        logs = np.concatenate((odd[:, None], logs), axis=1)
+    top = np.max(logs, axis=1)
+    return np.asarray(np.minimum(0.0, top + np.log(np.sum(np.exp(logs - top[:, None]), axis=1))))
+
+
 def blame(z: Array, names: tuple[str, ...], least: float = 0.05) -> dict[str, float]:
     """Share of each channel in the score, largest first; channels below ``least`` are left out and the rest sum to 1.
 

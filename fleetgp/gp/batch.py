@@ -34,7 +34,7 @@ def foresee_and_learn(learner: Learner, inputs: Inputs, observed: Array, rule: F
     begin, n = 0, len(observed)
     while begin < n:
         end = begin + min(BLOCK, n - begin, _until_due(learner, rule))
-        learner, forecast = _block(learner, _slice(inputs, begin, end), observed[begin:end])
+        learner, forecast = _block(learner, part(inputs, begin, end), observed[begin:end])
         if len(learner.fresh) >= learning.due(learner.frames, rule):
             learner = learning.refresh(learner, rule)
         parts.append(forecast)
@@ -55,8 +55,9 @@ def joined(parts: list[Forecast]) -> Forecast:
     )
 
 
-def _slice(inputs: Inputs, begin: int, end: int) -> Inputs:
-    return Inputs(*(part[begin:end] for part in inputs))
+def part(inputs: Inputs, begin: int, end: int) -> Inputs:
+    """Those of some of the frames."""
+    return Inputs(*(column[begin:end] for column in inputs))
 
 
 def _until_due(learner: Learner, rule: Forgetting) -> int:

@@ -181,12 +181,13 @@ def _streams(settings: Settings) -> Iterator[Finding]:
     """What an agent of these settings would read, where they describe one."""
     if settings.streams is None:
         return
-    schema, default = settings.streams, settings.text("agent.topic")
-    wanted = {item.name: item.topic or default for item in schema.inputs}
+    said, default = settings.streams, settings.text("agent.topic")
+    wanted = {item.name: item.topic or default for item in said.inputs}
     homeless = [name for name, topic in wanted.items() if not topic]
     filters = [part.strip() for part in settings.text("bridge.topics").split(",")]
     unstored = sorted({t for t in wanted.values() if t and not any(topic_matches_sub(f, t) for f in filters)})
-    seen = f"{len(schema.channels)} channels, {len(schema.covariates)} covariates, every {schema.interval_s:g} s"
+    every = "as often as they come" if said.interval_s is None else f"every {said.interval_s:g} s"
+    seen = f"{len(said.channels)} channels, {len(said.covariates)} covariates, {every}"
     if homeless:
         yield Finding(
             "channels", "fault", f"no topic for {', '.join(homeless)}", "set agent.topic, or a topic for each"

@@ -81,11 +81,15 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
         return (*self.channels, *self.covariates)
 
     @property
+    def feature_count(self) -> int:
+        """Features at most: bias, lags, covariates, waves of the phases, one more for each input, inducing inputs."""
+        Q, C = len(self.channels), len(self.covariates)
+        return 1 + self.lags * Q + C + 2 * self.harmonics * len(self.phases) + (Q + C) + self.inducing
+
+    @property
     def precision_size(self) -> int:
         """Numbers in the upper triangles of all channels' precision matrices: how a summary grows with the schema."""
-        Q, C = len(self.channels), len(self.covariates)
-        features = 1 + self.lags * Q + C + 2 * self.harmonics * len(self.phases) + (Q + C) + self.inducing
-        return len(self.channels) * features * (features + 1) // 2
+        return len(self.channels) * self.feature_count * (self.feature_count + 1) // 2
 
     @property
     def interval_ms(self) -> int:

@@ -17,11 +17,12 @@ import numpy as np
 
 from edge_agent.state import AgentConfig
 from fleetgp.errors import ConfigError, RecordingError
-from fleetgp.recording import csv, spec
+from fleetgp.recording import csv
 from fleetgp.runtime.spec import parse_span
 from fleetgp.wire.messages import AnomalyEvent
 from simulator.accuracy import Accuracy
 from simulator.backtest_tables import tables
+from simulator.choosing import completed, lines, told
 from simulator.fleet import Outcome, Plan, run
 
 ROUND_FRAMES = 24
@@ -35,7 +36,9 @@ def backtest(args: Namespace) -> dict[str, Any]:
     """Run it; the report. Raises ConfigError or RecordingError where the arguments or files do not fit."""
     if args.json not in (None, "-") and not Path(args.json).parent.is_dir():
         raise ConfigError("--json", f"there is no folder {Path(args.json).parent} to write {args.json} to")
-    described = spec.load(args.spec)
+    described, choice = completed(args.files, args.spec)
+    if args.json != "-":
+        print(*lines(choice, len(args.files)), sep="\n", end="")
     zone = described.time.zone
     names = csv.names(args.files)
     skipped = csv.Skipped()
@@ -63,7 +66,11 @@ def backtest(args: Namespace) -> dict[str, Any]:
         if not progress.rows:
             raise RecordingError("these recordings hold no row")
         raise RecordingError("no row of these recordings lies between --start and --end (or after its agent's --join)")
-    return {**_report(accuracy, outcome, skipped, args, progress.seconds), "warnings": warnings}
+    return {
+        **_report(accuracy, outcome, skipped, args, progress.seconds),
+        "warnings": warnings,
+        "chosen": told(described, choice),
+    }
 
 
 def paced(name: str, records: Iterator[csv.Record], interval_s: float, warnings: list[str]) -> Iterator[csv.Record]:

@@ -27,8 +27,8 @@ def demo(argv: list[str]) -> int:
     )
     parser.add_argument("--port", type=int, default=0, metavar="PORT", help="the dashboard's port (0 = a free one)")
     args = parser.parse_args(argv)
-    if bool(args.recording) != bool(args.spec):
-        parser.error("--recording and --spec go together: the spec says what the recorded files hold")
+    if args.spec and not args.recording:
+        parser.error("--spec says what recorded files hold; name them with --recording")
 
     from simulator.run_demo import run_demo
 
@@ -42,7 +42,7 @@ def devices(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="fleetgp devices",
         description="Publishes streams to a broker as devices would, on sensors/NAME: simulated pumps once a second, or "
-        "recorded files (--recording with --spec), one a device.",
+        "recorded files (--recording), one a device.",
     )
     add_arguments(parser)
     parser.add_argument("--names", nargs="+", default=["pump-1"], metavar="NAME", help="simulated devices")
@@ -59,8 +59,8 @@ def devices(argv: list[str]) -> int:
     parser.add_argument("--seconds", type=_positive, metavar="N", help="stop after so many seconds")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write how many messages each device sent")
     args = parser.parse_args(argv)
-    if bool(args.recording) != bool(args.spec):
-        parser.error("--recording and --spec go together: the spec says what the recorded files hold")
+    if args.spec and not args.recording:
+        parser.error("--spec says what recorded files hold; name them with --recording")
 
     from simulator.run_devices import run_devices
 
@@ -75,7 +75,9 @@ def backtest(argv: list[str]) -> int:
         "an agent: the live system, as fast as this machine can.",
     )
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="CSV or gzip CSV, one an agent")
-    parser.add_argument("--spec", type=Path, required=True, metavar="SPEC", help="what the files hold")
+    parser.add_argument(
+        "--spec", type=Path, metavar="SPEC", help="what the files hold; what it lacks is chosen from their first rows"
+    )
     parser.add_argument("--mode", choices=("fleet", "alone"), default="fleet", help="with or without the others")
     parser.add_argument("--start", metavar="T", help="leave out rows before this time, e.g. 2014-03-01")
     parser.add_argument("--end", metavar="T", help="leave out rows from this time on")

@@ -17,7 +17,7 @@ from urllib.error import URLError
 from broker_bridge.broker import EmbeddedBroker
 from broker_bridge.broker import Kind as BrokerKind
 from fleetgp.errors import PeerError, ServiceError, StorageError
-from fleetgp.recording import csv, spec
+from fleetgp.recording import csv
 from fleetgp.runtime.clock import SystemClock
 from fleetgp.runtime.logs import Log
 from fleetgp.runtime.mqtt import Session, SessionConfig, parse_url
@@ -27,6 +27,7 @@ from fleetgp.store.sqlite import open_reader
 from fleetgp.wire import codec, topics
 from fleetgp.wire.messages import Status
 from simulator import devices
+from simulator.choosing import completed, lines
 from simulator.processes import Children
 from simulator.results import NOTHING, Results, results
 
@@ -45,7 +46,7 @@ SAY_EVERY_S = 10.0
 @dataclass(frozen=True)
 class DemoPlan:
     """What to show. seconds: how long, None = until told to stop. recordings: files to play instead of devices, at speed
-    times their own time, read as the spec file says.
+    times their own time, read as the spec file says, or as their first rows show.
     """
 
     folder: Path
@@ -67,8 +68,10 @@ class Demo:
         self.children = Children(plan.folder / "logs")
         self.report = plan.folder / "devices.json"
         if plan.recordings:
-            assert plan.spec is not None
-            self.schema = spec.load(plan.spec).schema
+            _, choice = completed(plan.recordings, plan.spec)
+            self.schema = choice.schema
+            for line in lines(choice, len(plan.recordings)):
+                plan.say(line)
             self.names = csv.names(plan.recordings)
         else:
             self.schema = devices.schema()
@@ -146,7 +149,8 @@ class Demo:
         if self.plan.seconds is not None:
             arguments += ["--seconds", str(self.plan.seconds)]
         if self.plan.recordings:
-            arguments += ["--spec", str(self.plan.spec), "--speed", str(self.plan.speed), "--recording"]
+            arguments += ["--spec", str(self.plan.spec)] if self.plan.spec else []
+            arguments += ["--speed", str(self.plan.speed), "--recording"]
             arguments += [str(path) for path in self.plan.recordings]
             self.plan.say(f"streams     {len(self.names)} recordings at {self.plan.speed:g} times their own speed")
         else:

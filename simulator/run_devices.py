@@ -18,6 +18,7 @@ from fleetgp.runtime.mqtt import Session, SessionConfig
 from fleetgp.runtime.outbox import Outbox
 from fleetgp.runtime.program import broker_link, stop_on_signals
 from fleetgp.schema import check_id
+from simulator.choosing import completed
 from simulator.devices import Device, Fault
 from simulator.feeder import Due, Feeder, recorded, simulated
 
@@ -63,10 +64,12 @@ def run_devices(args: Namespace) -> int:
 
 
 def _recorded(args: Namespace) -> Iterator[Due]:
-    described = spec.load(args.spec)
+    described = spec.load(args.spec) if args.spec else None
+    if described is None or not described.inputs:
+        described, _ = completed(args.recording, args.spec)
     names = csv.names(args.recording)
     streams = {name: csv.read(path, described) for name, path in zip(names, args.recording, strict=True)}
-    fields = [item.name for item in described.schema.inputs]
+    fields = [item.name for item in described.inputs]
     return recorded(streams, fields, args.speed)
 
 

@@ -9,6 +9,7 @@ import math
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, tzinfo
+from itertools import islice
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 from zoneinfo import ZoneInfo
@@ -22,7 +23,7 @@ DAMAGED = (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error)
 
 
 class Record(NamedTuple):
-    """One row: its time (UTC epoch ms) and the values of schema.inputs in their order, NaN where missing."""
+    """One row: its time (UTC epoch ms) and the values of the spec's inputs in their order, NaN where missing."""
 
     at_ms: int
     values: tuple[float, ...]
@@ -51,13 +52,40 @@ def read(path: Path, spec: RecordingSpec, skipped: Skipped | None = None) -> Ite
         raise RecordingError(f"{path} cannot be read: {err}") from err
 
 
-def _rows(path: Path, rows: Iterator[list[str]], spec: RecordingSpec, skipped: Skipped) -> Iterator[Record]:
+def peek(path: Path, count: int) -> tuple[list[str], list[list[str]]]:
+    """Column names and the first rows of a file as text. Raises RecordingError as ``read`` does."""
+    try:
+        with _open(path) as file:
+            rows = csv.reader(file)
+            header = _header(path, rows)
+            return header, [row for row in islice(rows, count) if row]
+    except FileNotFoundError:
+        raise RecordingError(f"there is no file {path}") from None
+    except DAMAGED as err:
+        raise RecordingError(f"{path} cannot be read: {err}") from err
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell is a number that a reading can have."""
+    return not math.isnan(_number(cell, Skipped()))
+
+
+def _header(path: Path, rows: Iterator[list[str]]) -> list[str]:
     header = [name.strip() for name in next(rows, [])]
     if not header:
         raise RecordingError(f"{path} is empty; a CSV recording starts with a line of column names")
+    if len(header) == 1 and (other := next((sign for sign in ";\t|" if sign in header[0]), "")):
+        raise RecordingError(
+            f"{path} is separated by {other!r}, not by commas; write it with commas and decimal points"
+        )
+    return header
+
+
+def _rows(path: Path, rows: Iterator[list[str]], spec: RecordingSpec, skipped: Skipped) -> Iterator[Record]:
+    header = _header(path, rows)
     times = [_column(path, header, name) for name in spec.time.columns]
-    columns = [_column(path, header, item.field or item.name) for item in spec.schema.inputs]
-    read_time = _time_reader(spec.time)
+    columns = [_column(path, header, item.field or item.name) for item in spec.inputs]
+    read_time = time_reader(spec.time)
     needed = max(*times, *columns)
     good, bad = 0, ""
     for row in rows:
@@ -117,10 +145,6 @@ def _open(path: Path) -> IO[str]:
 def _column(path: Path, header: list[str], name: str) -> int:
     if name in header:
         return header.index(name)
-    if len(header) == 1 and (other := next((sign for sign in ";\t|" if sign in header[0]), "")):
-        raise RecordingError(
-            f"{path} is separated by {other!r}, not by commas; write it with commas and decimal points"
-        )
     lower = [column.lower() for column in header]
     near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.4)
     hint = f"did you mean {header[lower.index(near[0])]!r}?" if near else f"it has {', '.join(header[:20])}"
@@ -141,7 +165,7 @@ def _number(cell: str, skipped: Skipped) -> float:
     return math.nan
 
 
-def _time_reader(spec: TimeSpec) -> Callable[[list[str]], int]:
+def time_reader(spec: TimeSpec) -> Callable[[list[str]], int]:
     """A reader of a row's time cells that raises ValueError, OverflowError or PeerError; it remembers the row before."""
     zone: tzinfo = UTC if spec.zone == "UTC" else ZoneInfo(spec.zone)
     read = _moment_reader(spec)

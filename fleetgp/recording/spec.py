@@ -1,5 +1,7 @@
 """What a recorded file holds: which columns are time, channels and covariates. The same tables as a settings file.
 
+What [stream] leaves out, or all channels, are chosen from the first rows (``fleetgp.defaults``).
+
 [time]
 columns = ["year", "month", "day", "hour"]     # or ["timestamp"]
 zone = "UTC"                                   # of times that name none
@@ -22,8 +24,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 
 from fleetgp.errors import ConfigError
-from fleetgp.runtime.spec import read_schema, refuse_unknown
-from fleetgp.schema import Schema
+from fleetgp.runtime.spec import read_wanted, refuse_unknown
+from fleetgp.schema import Channel, Covariate, Schema
+from fleetgp.wanted import Wanted
 
 TABLES = ("time", "stream", "channels", "covariates")
 CALENDAR = ("year", "month", "day", "hour", "minute", "second")
@@ -38,10 +41,20 @@ class TimeSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class RecordingSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """How to read a recording: its time and its schema."""
+    """How to read a recording: its time, and what its owner wants of it."""
 
     time: TimeSpec
-    schema: Schema
+    wanted: Wanted
+
+    @property
+    def inputs(self) -> tuple[Channel | Covariate, ...]:
+        """What a row's values are, in their order."""
+        return self.wanted.inputs
+
+    @property
+    def schema(self) -> Schema:
+        """Raises ConfigError where something is left open."""
+        return self.wanted.schema()
 
 
 def load(path: Path) -> RecordingSpec:
@@ -71,7 +84,7 @@ def parse(document: dict[str, Any], source: str) -> RecordingSpec:
     except msgspec.ValidationError as err:
         raise ConfigError("time", str(err), source) from err
     _check_time(time, source)
-    return RecordingSpec(time=time, schema=read_schema(document, source))
+    return RecordingSpec(time=time, wanted=read_wanted(document, source))
 
 
 def _check_time(time: TimeSpec, source: str) -> None:

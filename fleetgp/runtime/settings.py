@@ -19,6 +19,7 @@ from fleetgp.errors import ConfigError
 from fleetgp.runtime import spec
 from fleetgp.runtime.settings_table import SETTINGS, Setting, Value
 from fleetgp.schema import Schema, check_id
+from fleetgp.wanted import Wanted
 
 __all__ = ["CONFIG_VARIABLE", "SETTINGS", "Setting", "Settings", "load", "markdown", "mqtt_password"]
 
@@ -43,7 +44,7 @@ class Settings:
 
     values: Mapping[str, Value] = field(repr=False)
     sources: Mapping[str, str]
-    streams: Schema | None = None
+    streams: Wanted | None = None
 
     def text(self, name: str) -> str:
         value = self.values[name]
@@ -73,12 +74,16 @@ class Settings:
         """Where the value came from: ``default``, a file with its line, an environment variable or a flag."""
         return self.sources[name]
 
-    def schema(self) -> Schema:
-        """What the agent watches. Raises ConfigError where the file named no channels."""
-        if self.streams is None:
+    def wanted(self) -> Wanted:
+        """What the owner said of the streams. Raises ConfigError where the file named no channels."""
+        if self.streams is None or not self.streams.channels:
             problem = "none is given; the settings file (--config) needs a [channels.NAME] table for each channel"
             raise ConfigError("channels", problem)
         return self.streams
+
+    def schema(self) -> Schema:
+        """What the agent watches, where the file says all of it. Raises ConfigError where something is left open."""
+        return self.wanted().schema()
 
     def with_values(self, values: Mapping[str, Value], source: str) -> Settings:
         """The same settings but for these values, checked as any other. Raises ConfigError."""
@@ -117,7 +122,10 @@ def load(
             source = _place(file, content, name)
             values[name], sources[name] = _from_toml(_BY_NAME[name], raw, source), source
         if any(table in document for table in spec.TABLES):
-            streams = spec.read_schema(document, str(file))
+            streams = spec.read_wanted(document, str(file))
+            if not streams.channels:
+                problem = 'none is given; name at least one, e.g. [channels.temperature] unit = "°C"'
+                raise ConfigError("channels", problem, str(file))
     for variable, text in environment.items():
         if variable.startswith(PREFIX) and variable != CONFIG_VARIABLE:
             setting = _known_variable(variable)
@@ -202,7 +210,9 @@ def markdown() -> str:
         "[covariates.heating]   # quantities to predict from; known_ahead = true where its value is known before the frame",
         "```",
         "",
-        "A key that is not listed here is an error.",
+        "A key that is not listed here is an error. Of `[stream]`, what is not given is taken from the fleet, where it has one",
+        "already, or chosen from the first readings ([defaults.md](defaults.md) says how), except that `harmonics` is then 3 and",
+        '`kernel` is "se". An agent that is given `interval`, `lags`, `phases` and `inducing` chooses nothing and begins at once.',
         "",
         "| setting | default | unit, range | meaning | environment |",
         "|---|---|---|---|---|",

@@ -1,4 +1,4 @@
-"""The [stream], [channels] and [covariates] tables of a settings file or a recording's spec, read into a Schema."""
+"""The [stream], [channels] and [covariates] tables of a settings file or a recording's spec: what an owner wants."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any, TypeVar, get_args
 import msgspec
 
 from fleetgp.errors import ConfigError
-from fleetgp.schema import Channel, Covariate, Kernel, Schema, check
+from fleetgp.schema import Channel, Covariate, Kernel
+from fleetgp.wanted import Wanted
 
 TABLES = ("stream", "channels", "covariates")
 STREAM_KEYS = ("interval", "lags", "phases", "harmonics", "inducing", "kernel")
@@ -22,44 +23,49 @@ _SPAN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 T = TypeVar("T", Channel, Covariate)
 
 
-def read_schema(document: Mapping[str, Any], source: str) -> Schema:
-    """The schema in the three tables of a TOML document; other tables are left alone. source: named in errors.
+def read_wanted(document: Mapping[str, Any], source: str) -> Wanted:
+    """What the three tables of a TOML document say; other tables are left alone. source: named in errors.
 
-    Raises ConfigError when there are no channels, on a key that is not known, or on a wrong value.
+    A key of [stream] that is not there is left open. Raises ConfigError when covariates stand without channels, on a key
+    that is not known, or on a wrong value.
     """
     stream = _table(document.get("stream", {}), "stream", source)
     refuse_unknown(stream, STREAM_KEYS, "stream", source)
     channels = _table(document.get("channels", {}), "channels", source)
     covariates = _table(document.get("covariates", {}), "covariates", source)
-    if not channels:
-        raise ConfigError(
-            "channels", 'none is given; name at least one, e.g. [channels.temperature] unit = "°C"', source
-        )
-    kernel = stream.get("kernel", "se")
-    if kernel not in get_args(Kernel):
+    if covariates and not channels:
+        raise ConfigError("channels", "none is given, but covariates are; name what they are to predict", source)
+    kernel = stream.get("kernel")
+    if kernel is not None and kernel not in get_args(Kernel):
         raise ConfigError("stream.kernel", f"expected {', '.join(get_args(Kernel))}; got {kernel!r}", source)
-    phases = stream.get("phases", [])
-    if not isinstance(phases, list):
-        raise ConfigError("stream.phases", f'expected a list of periods such as ["1d"], got {phases!r}', source)
-    schema = Schema(
+    wanted = Wanted(
         channels=tuple(_input(Channel, name, entry, "channels", source) for name, entry in channels.items()),
         covariates=tuple(_input(Covariate, name, entry, "covariates", source) for name, entry in covariates.items()),
-        interval_s=parse_span(stream.get("interval", 1.0), "stream.interval", source),
-        lags=_whole(stream, "lags", 2, source),
-        phases=tuple(parse_span(period, "stream.phases", source) for period in phases),
-        harmonics=_whole(stream, "harmonics", 3, source),
-        inducing=_whole(stream, "inducing", 0, source),
+        interval_s=parse_span(stream["interval"], "stream.interval", source) if "interval" in stream else None,
+        lags=_whole(stream, "lags", source),
+        phases=_phases(stream, source),
+        harmonics=_whole(stream, "harmonics", source),
+        inducing=_whole(stream, "inducing", source),
         kernel=kernel,
     )
     try:
-        return check(schema)
+        return wanted.checked()
     except ConfigError as err:
         raise ConfigError(err.key, err.problem, source) from err
 
 
-def _whole(stream: Mapping[str, Any], key: str, default: int, source: str) -> int:
-    value = stream.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, int):
+def _phases(stream: Mapping[str, Any], source: str) -> tuple[float, ...] | None:
+    phases = stream.get("phases")
+    if phases is None:
+        return None
+    if not isinstance(phases, list):
+        raise ConfigError("stream.phases", f'expected a list of periods such as ["1d"], got {phases!r}', source)
+    return tuple(parse_span(period, "stream.phases", source) for period in phases)
+
+
+def _whole(stream: Mapping[str, Any], key: str, source: str) -> int | None:
+    value = stream.get(key)
+    if isinstance(value, bool) or not isinstance(value, (int, type(None))):
         raise ConfigError(f"stream.{key}", f"expected a whole number, got {value!r}", source)
     return value
 

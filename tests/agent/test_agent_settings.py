@@ -15,7 +15,7 @@ from fleetgp.runtime.settings import load
 from fleetgp.schema import Channel, Covariate, Schema
 
 MINIMAL = {"agent.id": "pump-1", "agent.topic": "sensors/pump-1"}
-FILE = '[stream]\ninterval = "2s"\nlags = 3\n[channels]\nflow = {}\ndust = { transform = "log1p" }\n'
+FILE = '[stream]\ninterval = "2s"\nlags = 3\nphases = []\ninducing = 0\n[channels]\nflow = {}\ndust = { transform = "log1p" }\n'
 
 
 def written(folder: Path, text: str = FILE) -> Path:

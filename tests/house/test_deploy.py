@@ -299,11 +299,11 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
 
 def test_the_example_is_read_and_says_what_its_comments_say() -> None:
     settings = load(ROOT / "examples" / "fleetgp.toml", {}, {})
-    schema = settings.schema()
+    wanted = settings.wanted()
     assert settings.text("agent.topic") == "sensors/heatpump"
-    assert schema.channel_names == ("flow", "return", "power", "room")
-    assert schema.channels[3].topic == "sensors/thermostat"
-    assert schema.channels[3].field == "temperature"
-    assert schema.channels[2].transform == "log1p"
-    assert [covariate.known_ahead for covariate in schema.covariates] == [False, True]
-    assert (schema.interval_s, schema.lags) == (1.0, 2)
+    assert [channel.name for channel in wanted.channels] == ["flow", "return", "power", "room"]
+    assert wanted.channels[3].topic == "sensors/thermostat"
+    assert wanted.channels[3].field == "temperature"
+    assert wanted.channels[2].transform == "log1p"
+    assert [covariate.known_ahead for covariate in wanted.covariates] == [False, True]
+    assert wanted.open == ("interval", "lags", "phases", "inducing")

@@ -18,6 +18,8 @@ STREAM = """\
 [stream]
 interval = 1
 lags = 2
+phases = []
+inducing = 0
 [channels]
 flow = { unit = "l/min" }
 dust = { unit = "ug/m3", transform = "log1p" }

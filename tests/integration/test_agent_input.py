@@ -29,7 +29,7 @@ from fleetgp.runtime.settings import load
 pytestmark = pytest.mark.broker
 
 TOPIC = "sensors/pump-1"
-TWO = "[stream]\ninterval = 0.1\n[channels]\nflow = {}\ndust = {}\n"
+TWO = "[stream]\ninterval = 0.1\nlags = 2\nphases = []\ninducing = 0\n[channels]\nflow = {}\ndust = {}\n"
 # payload, what the agent counts it as
 UNREADABLE: tuple[tuple[bytes, tuple[str, ...]], ...] = (
     (b"\xff\xfe\x00 not text", ("encoding",)),
@@ -77,7 +77,7 @@ def test_duplicate_late_and_swapped_readings_change_nothing(
     """An unruly line gives the predictions of the orderly recording; what came twice or too late is counted."""
     file, described = write_recording(tmp_path / "pump-1.csv", 120, seed=4), write_spec(tmp_path / "spec.toml")
     truth, _ = by_the_brains("pump-1", file, described)
-    fields = [item.name for item in spec.load(described).schema.inputs]
+    fields = [item.name for item in spec.load(described).inputs]
     rows = [
         {"time": record.at_ms, **{n: None if v != v else v for n, v in zip(fields, record.values, strict=True)}}
         for record in csv.read(file, spec.load(described))

@@ -91,7 +91,7 @@ def test_what_cannot_run_is_said_before_anything_starts(contract_demo: object, b
             ("--recording", spec, "--spec", "nowhere.toml"): "no file nowhere.toml",
             ("--json", "no/such/folder/out.json"): "no/such/folder",
             ("--data-dir", "file"): "--data-dir",
-            ("--recording", spec): "go together",
+            ("--spec", spec): "name them with --recording",
         }
         for flags, words in tries.items():
             running = bench.run("demo", "--headless", "--seconds", "5", "--data-dir", str(bench.data), *flags)

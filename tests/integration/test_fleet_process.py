@@ -35,6 +35,9 @@ NAMES = ("pump-1", "pump-2")
 STREAM = """\
 [stream]
 interval = 0.1
+lags = 2
+phases = []
+inducing = 0
 [channels]
 temperature = {}
 pressure = {}

@@ -18,7 +18,7 @@ from fleetgp.runtime.mqtt import Outgoing
 from fleetgp.wire import codec
 from fleetgp.wire.messages import Status
 
-ONE = "[stream]\ninterval = 0.1\n[channels]\nflow = {}\n"
+ONE = "[stream]\ninterval = 0.1\nlags = 2\nphases = []\ninducing = 0\n[channels]\nflow = {}\n"
 
 
 def start(bench: Bench, name: str, data: Path | None = None) -> Running:

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from fleetgp.errors import RecordingError
 from fleetgp.recording.csv import Record, Skipped, names, read
 from fleetgp.recording.spec import RecordingSpec, TimeSpec, load
-from fleetgp.schema import ID_PATTERN, Channel, Covariate, Schema
+from fleetgp.schema import ID_PATTERN, Channel, Covariate
+from fleetgp.wanted import Wanted
 
 MODEST = settings(max_examples=40, deadline=None, derandomize=True)
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,7 +28,7 @@ BEIJING = Path(os.environ.get("BENCHMARK_DATA", ROOT.parent / "shared" / "data")
 
 def spec(*columns: str, zone: str = "UTC", time: tuple[str, ...] = ("time",), form: str = "") -> RecordingSpec:
     channels = tuple(Channel(name=name) for name in columns or ("a", "b"))
-    return RecordingSpec(time=TimeSpec(columns=time, zone=zone, format=form), schema=Schema(channels=channels))
+    return RecordingSpec(time=TimeSpec(columns=time, zone=zone, format=form), wanted=Wanted(channels=channels))
 
 
 def write(folder: Path, text: str | bytes, name: str = "pump.csv") -> Path:
@@ -81,8 +82,8 @@ def test_columns_are_found_by_name_whatever_the_file_was_written_with(tmp_path: 
 
 
 def test_an_input_may_have_another_name_than_its_column(tmp_path: Path) -> None:
-    schema = Schema(channels=(Channel(name="flow", field="b"),), covariates=(Covariate(name="a"),))
-    described = RecordingSpec(time=TimeSpec(columns=("time",)), schema=schema)
+    wanted = Wanted(channels=(Channel(name="flow", field="b"),), covariates=(Covariate(name="a"),))
+    described = RecordingSpec(time=TimeSpec(columns=("time",)), wanted=wanted)
     assert next(read(write(tmp_path, TWO_ROWS), described)).values == (1.5, 2.0)
 
 
@@ -325,7 +326,7 @@ def test_a_real_station_is_read_whole() -> None:
     assert rows[0].at_ms == round(datetime(2013, 2, 28, 16, tzinfo=UTC).timestamp() * 1000)
     assert {b.at_ms - a.at_ms for a, b in pairwise(rows)} == {3_600_000}
     assert skipped == {}
-    for index, item in enumerate(described.schema.inputs):
+    for index, item in enumerate(described.inputs):
         column = header.index(item.name)
         for row, cells in zip(rows, lines, strict=True):
             assert (math.isnan(row.values[index]) and cells[column] == "NA") or row.values[index] == float(

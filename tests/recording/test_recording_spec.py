@@ -16,6 +16,8 @@ zone = "Asia/Shanghai"
 [stream]
 interval = "1h"
 lags = 3
+phases = []
+inducing = 0
 [channels]
 "PM2.5" = { transform = "log1p", unit = "ug/m3", field = "PM25" }
 O3 = {}

@@ -14,8 +14,9 @@ from fleetgp.errors import ConfigError
 from fleetgp.runtime.arguments import add_arguments, from_arguments
 from fleetgp.runtime.settings import SETTINGS, Setting, Settings, load, markdown, mqtt_password, parse
 from fleetgp.runtime.settings_table import Value
-from fleetgp.runtime.spec import parse_span, read_schema
+from fleetgp.runtime.spec import parse_span, read_wanted
 from fleetgp.schema import Channel, Covariate, Schema
+from fleetgp.wanted import Wanted
 
 CHANNELS = "[channels.temperature]\n"
 
@@ -203,6 +204,11 @@ def test_unknown_environment_variables_name_the_nearest() -> None:
         (CHANNELS + "[stream]\nlags = 99\n", "stream.lags: needs a whole number from 1 to 24, is 99"),
         (CHANNELS + "[stream]\ninterval = '1 fortnight'\n", "stream.interval: expected a time such as"),
         ("[stream]\nlags = 3\n", "channels: none is given"),
+        ("[covariates.a]\n", "channels: none is given, but covariates are"),
+        (CHANNELS + "[stream]\nphases = '1d'\n", "stream.phases: expected a list of periods"),
+        (CHANNELS + "[stream]\nphases = ['1s']\ninterval = '1s'\n", "stream.phases: a period needs two intervals"),
+        (CHANNELS + "[stream]\nkernel = 'rbf'\n", "stream.kernel: expected se, matern32, matern52; got 'rbf'"),
+        (CHANNELS + "[stream]\ninducing = true\n", "stream.inducing: expected a whole number, got True"),
         ("channels = 3\n", "channels: expected a table"),
         ("[channels]\na = 3\n", "channels.a: expected a table"),
     ],
@@ -231,7 +237,7 @@ def test_files_that_cannot_be_read(file: Path, tmp_path: Path) -> None:
 def test_channels_become_a_schema(file: Path) -> None:
     settings = written(
         file,
-        '[stream]\ninterval = "1h"\nlags = 3\n[channels]\n"PM2.5" = {transform = "log1p", topic = "a/b", field = "pm"}\n'
+        '[stream]\ninterval = "1h"\nlags = 3\nphases = ["1d"]\ninducing = 0\n[channels]\n"PM2.5" = {transform = "log1p", topic = "a/b", field = "pm"}\n'
         'NO2 = {}\n[covariates.TEMP]\nunit = "°C"\nknown_ahead = true\n',
     )
     assert settings.schema() == Schema(
@@ -239,6 +245,7 @@ def test_channels_become_a_schema(file: Path) -> None:
         covariates=(Covariate(name="TEMP", unit="°C", known_ahead=True),),
         interval_s=3600.0,
         lags=3,
+        phases=(86400.0,),
     )
     with pytest.raises(ConfigError, match=r"channels: none is given.*\[channels\.NAME\]"):
         load(None, {}, {}).schema()
@@ -247,7 +254,26 @@ def test_channels_become_a_schema(file: Path) -> None:
 def test_a_recording_spec_is_read_the_same_way() -> None:
     """Tables of others, such as [time], are left alone."""
     document = {"channels": {"a": {}}, "time": {"columns": ["year"]}}
-    assert read_schema(document, "spec.toml") == Schema(channels=(Channel(name="a"),), interval_s=1.0, lags=2)
+    assert read_wanted(document, "spec.toml") == Wanted(channels=(Channel(name="a"),))
+
+
+@pytest.mark.parametrize(
+    ("stream", "left"),
+    [
+        ("", ("interval", "lags", "phases", "inducing")),
+        ('interval = "1h"\n', ("lags", "phases", "inducing")),
+        ('interval = "1h"\nlags = 1\nphases = []\ninducing = 0\n', ()),
+        ('harmonics = 2\nkernel = "matern32"\nlags = 1\n', ("interval", "phases", "inducing")),
+    ],
+)
+def test_what_a_file_does_not_say_of_a_stream_is_left_open(file: Path, stream: str, left: tuple[str, ...]) -> None:
+    settings = written(file, f"[stream]\n{stream}{CHANNELS}")
+    assert settings.wanted().open == left
+    if left:
+        with pytest.raises(ConfigError, match=rf"stream\.{left[0]}: not given"):
+            settings.schema()
+    else:
+        assert settings.schema().interval_s == 3600.0
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,9 @@ SPEC = """
 columns = ["time"]
 [stream]
 interval = "1s"
+lags = 2
+phases = []
+inducing = 0
 [channels]
 temperature = {}
 pressure = {}

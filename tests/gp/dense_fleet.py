@@ -62,9 +62,7 @@ def random_fleet(
 ) -> tuple[list[Stream], Priors]:
     """Streams of 0 to most_frames frames, with ``local`` features of their own, and prior variances."""
     rng = np.random.default_rng(seed)
-    streams = [
-        random_stream(rng, int(rng.integers(0, most_frames + 1)), channels, size + local) for _ in range(agents)
-    ]
+    streams = [random_stream(rng, int(rng.integers(0, most_frames + 1)), channels, size + local) for _ in range(agents)]
     shared, deviation = 10 ** rng.uniform(-1, 1, (channels, size)), 10 ** rng.uniform(-2, 0.5, (channels, size))
     return streams, Priors(shared, deviation, 10 ** rng.uniform(-2, 0.5, (channels, local)))
 

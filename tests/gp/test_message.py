@@ -114,7 +114,9 @@ def test_a_rebased_term_is_the_likelihood_computed_afresh_on_the_new_basis(
     phi = 10 ** rng.uniform(-2, 0, size)
     T = np.eye(size) + 0.3 * rng.standard_normal((size, size))
     ratio = 10 ** rng.uniform(-1, 1, channels)
-    term = message.summarise(stream.statistics(), stream.noise_var, np.tile(phi, (channels, 1)), nothing_local(channels))
+    term = message.summarise(
+        stream.statistics(), stream.noise_var, np.tile(phi, (channels, 1)), nothing_local(channels)
+    )
     rebased = message.rebase(term, T, ratio)
     for q in range(channels):
         afresh = Stream(

@@ -9,13 +9,16 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.schema import Kernel
 
+# square of the lengthscales from which every covariance is 0 in doubles; beyond, infinity times 0 would be no number
+FAR = 1e6
+
 
 def covariance(kernel: Kernel, X: Array, Z: Array, lengthscale: Array) -> Array:
     """k(X, Z) [n, m] for X [n, D], Z [m, D] in one unit, lengthscale [D] in the same; k(x, x) = 1.
 
     Squared exponential, and Matern of smoothness 3/2 and 5/2 (Rasmussen and Williams 2006, eqs. 4.9, 4.17).
     """
-    r2 = _square_distance(X / lengthscale, Z / lengthscale)
+    r2 = _square_distance(X, Z, lengthscale)
     if kernel == "se":
         return np.asarray(np.exp(-0.5 * r2))
     r = np.sqrt(r2)
@@ -24,11 +27,12 @@ def covariance(kernel: Kernel, X: Array, Z: Array, lengthscale: Array) -> Array:
     return np.asarray((1 + math.sqrt(5) * r + 5 / 3 * r2) * np.exp(-math.sqrt(5) * r))
 
 
-def _square_distance(X: Array, Z: Array) -> Array:
-    """|x - z|^2 [n, m], of differences: the expanded square would lose points that are near each other and far out."""
+def _square_distance(X: Array, Z: Array, lengthscale: Array) -> Array:
+    """|x - z|^2 [n, m] in lengthscales, at most FAR: of differences, for the expanded square would lose points that are
+    near each other and far out."""
     total = np.zeros((len(X), len(Z)))
-    with np.errstate(over="ignore"):  # an input beyond all reason is infinitely far: its covariance is 0
+    with np.errstate(over="ignore"):  # an input beyond all reason is infinitely far
         for d in range(X.shape[1]):
-            gap = X[:, d, None] - Z[None, :, d]
+            gap = (X[:, d, None] - Z[None, :, d]) / lengthscale[d]
             total += gap * gap
-    return total
+    return np.minimum(total, FAR)

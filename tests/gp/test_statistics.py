@@ -6,6 +6,7 @@ from functools import reduce
 from random import Random
 
 import numpy as np
+import pytest
 from dense_fleet import Stream, random_stream
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -38,7 +39,7 @@ def assert_same(a: Statistics, b: Statistics, rtol: float = 1e-12) -> None:
 
 @RARE
 @given(SEED, st.integers(0, 12), st.integers(1, 3), st.integers(1, 5))
-def test_frames_one_by_one_are_the_sums_over_all_frames(seed: int, frames: int, channels: int, size: int) -> None:
+def test_summed_frames_are_the_dense_sums_1e_12(seed: int, frames: int, channels: int, size: int) -> None:
     """n counts frames, whatever their weights; the sums carry the weights; missing channels add nothing."""
     stream = random_stream(np.random.default_rng(seed), frames, channels, size)
     assert_same(stream.statistics(), dense(stream))
@@ -79,6 +80,9 @@ def test_forgetting_as_it_goes_weighs_each_frame_by_its_age(seed: int, factor: f
     expected = dense(Stream(stream.X, stream.Y, stream.k / weights[:, None], stream.noise_var))
     expected = expected._replace(n=(np.isfinite(stream.Y) * weights[:, None]).sum(axis=0))
     assert_same(faded, expected)
+    # in one go, by what is left of each frame
+    left = statistics.summed(stream.X, stream.Y, np.isfinite(stream.Y) / stream.k, weights)
+    assert_same(left, expected)
 
 
 @RARE
@@ -112,3 +116,25 @@ def test_rebasing_goes_through_merging_and_chains() -> None:
     whole = statistics.rebase(reduce(statistics.merge, parts), U @ T, s * r)
     pieces = [statistics.rebase(statistics.rebase(part, T, r), U, s) for part in parts]
     assert_same(reduce(statistics.merge, pieces), whole, rtol=1e-10)
+
+
+@RARE
+@given(SEED, st.integers(0, 9), st.integers(1, 3), st.integers(1, 4))
+def test_two_memories_in_one_are_each_what_it_would_be_alone(seed: int, frames: int, channels: int, size: int) -> None:
+    """Leading axes: a merge adds the same frames to each, a decay forgets at each one's pace, a rebase maps each."""
+    rng = np.random.default_rng(seed)
+    a, b = (random_stream(rng, frames, channels, size).statistics() for _ in range(2))
+    T, ratio, factors = rng.standard_normal((size, size)), 10 ** rng.uniform(-1, 1, channels), np.array([0.9, 0.3])
+    both = statistics.merge(statistics.empty(2, channels, size), a)
+    both = statistics.rebase(statistics.decay(statistics.merge(both, b), factors), T, ratio)
+    for t, factor in enumerate(factors):
+        alone = statistics.rebase(statistics.decay(statistics.merge(a, b), float(factor)), T, ratio)
+        assert_same(Statistics(*(part[t] for part in both)), alone)
+
+
+@pytest.mark.parametrize("target", [np.nan, np.inf, -np.inf, 1e200])
+def test_a_target_that_is_not_learnt_leaves_no_trace_whatever_it_is(target: float) -> None:
+    sums = statistics.summed(np.ones((2, 3)), np.array([[1.0, 2.0], [target, 2.0]]), np.array([[1.0, 1.0], [0.0, 1.0]]))
+    np.testing.assert_array_equal(sums.n, [1, 2])
+    np.testing.assert_array_equal(sums.square, [1, 8])
+    np.testing.assert_array_equal(sums.cross[0], np.ones(3))

@@ -47,6 +47,7 @@ def tell_timing(report: Report, timed: timing.Timing) -> None:
     ratios = {
         "agent.speedup_river": timed.ratio(RIVER_LAW, SINGLE),
         "agent.speedup_river_mean_only": timed.ratio(RIVER_MEAN, SINGLE),
+        "agent.speedup_river_in_batches": timed.ratio(RIVER_LAW, BATCH),
         "agent.speedup_batch": timed.ratio(SINGLE, BATCH),
     }
     report.figures.update({name: round(ratio, 2) for name, ratio in ratios.items() if ratio is not None})

@@ -49,7 +49,7 @@ def features(learner: learning.Learner, frame: Frame) -> Array:
 
 def target(learner: learning.Learner, frame: Frame) -> Array:
     """What the engine learns of a frame: scaled steps [Q] from lag 1."""
-    return (frame.observed - frame.inputs.lags[0]) / learner.scaling.scale[: learner.channels]
+    return np.asarray((frame.observed - frame.inputs.lags[0]) / learner.scaling.scale[: learner.channels])
 
 
 def single(learner: learning.Learner, frames: Sequence[Frame]) -> tuple[learning.Learner, list[Array]]:
@@ -62,6 +62,11 @@ def single(learner: learning.Learner, frames: Sequence[Frame]) -> tuple[learning
     return learner, means
 
 
-def batch(learner: learning.Learner, frames: Sequence[Frame]) -> learning.Learner | None:
-    """Predict and learn many frames at once. None: this engine cannot."""
+def stacked(frames: Sequence[Frame]) -> Sequence[Frame]:
+    """Frames as ``batch`` takes them."""
+    return frames
+
+
+def batch(learner: learning.Learner, frames: Sequence[Frame]) -> tuple[learning.Learner, list[Array]] | None:
+    """The same as ``single``, all frames at once. None: this engine cannot."""
     return None

@@ -8,7 +8,8 @@ them invert a matrix at every frame), while the engine forgets and solves its po
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from statistics import median
 from typing import Any, NamedTuple
@@ -65,33 +66,35 @@ def interleaved(
 
 def measure(repeats: int, seed: int) -> Timing:
     """Time all runs over the same ``repeats`` blocks of frames, after some blocks to warm up."""
-    blocks = WARM_BLOCKS + repeats
     schema = stream.schema()
-    values = np.array(list(islice(stream.frames(seed), blocks * FRAMES + schema.lags)))
+    values = np.array(list(islice(stream.frames(seed), (WARM_BLOCKS + repeats) * FRAMES + schema.lags)))
     frames = engine.prepare(schema, values)
     fresh = engine.begin(schema, values[: WARM_BLOCKS * FRAMES])
     X = np.array([engine.features(fresh, frame) for frame in frames])
     Y = np.array([engine.target(fresh, frame) for frame in frames])
 
-    ours = _Engine(fresh, [frames[i * FRAMES : (i + 1) * FRAMES] for i in range(blocks)])
-    law, mean = _River(X, Y, has_law=True), _River(X, Y, has_law=False)
-    runs: dict[str, Callable[[int], None]] = {SINGLE: ours.single, RIVER_LAW: law.run, RIVER_MEAN: mean.run}
-    if ours.batched is not None and engine.batch(fresh, frames[:FRAMES]) is not None:
-        runs[BATCH] = ours.batch
+    blocks = [frames[i * FRAMES : (i + 1) * FRAMES] for i in range(WARM_BLOCKS + repeats)]
+    runs: dict[str, _Engine | _River] = {
+        SINGLE: _Engine(engine.single, fresh, blocks),
+        RIVER_LAW: _River(X, Y, has_law=True),
+        RIVER_MEAN: _River(X, Y, has_law=False),
+    }
+    packed = [engine.stacked(block) for block in blocks]
+    if engine.batch(fresh, packed[0]) is not None:
+        runs[BATCH] = _Engine(engine.batch, fresh, packed)
     for index in range(WARM_BLOCKS):
-        for run in runs.values():
-            run(index)
-    ours.means.clear()
-    law.means.clear()
-    timed = {name: _later(run) for name, run in runs.items()}
-    seconds = interleaved(timed, repeats)
+        for each in runs.values():
+            each.run(index)
+    for each in runs.values():
+        each.means.clear()
+    seconds = interleaved({name: partial(_after_warming, each) for name, each in runs.items()}, repeats)
     truth = Y[WARM_BLOCKS * FRAMES :]
-    rmse = {SINGLE: _rmse(np.array(ours.means), truth), RIVER_LAW: _rmse(np.array(law.means), truth)}
+    rmse = {name: _rmse(np.array(each.means), truth) for name, each in runs.items()}
     return Timing(seconds, rmse, Y.shape[1], X.shape[1], repeats)
 
 
-def _later(run: Callable[[int], None]) -> Callable[[int], None]:
-    return lambda index: run(index + WARM_BLOCKS)
+def _after_warming(each: _Engine | _River, index: int) -> None:
+    each.run(WARM_BLOCKS + index)
 
 
 def _rmse(means: Array, truth: Array) -> float:
@@ -99,19 +102,17 @@ def _rmse(means: Array, truth: Array) -> float:
 
 
 class _Engine:
-    """Two learners that go on through the blocks, one frame by frame, one in batches."""
+    """A learner that goes on from block to block, frame by frame or in batches."""
 
-    def __init__(self, learner: Any, blocks: list[list[engine.Frame]]) -> None:
-        self.learner = self.batched = learner
+    def __init__(self, learn: Callable[[Any, Any], Any], learner: Any, blocks: Sequence[Any]) -> None:
+        self.learn = learn
+        self.learner = learner
         self.blocks = blocks
-        self.means: list[Array] = []
+        self.means: list[Any] = []
 
-    def single(self, index: int) -> None:
-        self.learner, means = engine.single(self.learner, self.blocks[index])
-        self.means += means
-
-    def batch(self, index: int) -> None:
-        self.batched = engine.batch(self.batched, self.blocks[index])
+    def run(self, index: int) -> None:
+        self.learner, means = self.learn(self.learner, self.blocks[index])
+        self.means += list(means)
 
 
 class _River:

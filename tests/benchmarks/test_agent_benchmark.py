@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,10 +13,12 @@ from scipy import stats
 from benchmarks import agent, agent_engine, agent_process, agent_stream, agent_timing
 from benchmarks.agent_process import Outcome, Sample
 from benchmarks.report import Report
+from edge_agent.config import agent_config
 from edge_agent.frames import Sample as Reading
 from edge_agent.frames import add, init
 from fleetgp import features
 from fleetgp.payloads import read
+from fleetgp.runtime.settings import load
 
 
 @pytest.fixture
@@ -115,6 +118,14 @@ def test_a_frame_as_its_device_says_it_is_a_frame_to_the_agent() -> None:
         frames, closed, counts = add(frames, sample)
         assert [frame.tick for frame in closed] == [number]
         assert not counts
+
+
+def test_the_engine_is_timed_as_an_agent_runs_it(tmp_path: Path) -> None:
+    file = tmp_path / "agent.toml"
+    file.write_text(f'[agent]\nid = "agent-1"\ntopic = "sensors/agent-1"\n{agent_stream.STREAM}')
+    config = agent_config(load(file, {}, {}))
+    assert config.forgetting == agent_engine.RULE
+    assert config.schema == agent_stream.schema()
 
 
 def test_river_is_taught_what_the_engine_is_taught() -> None:

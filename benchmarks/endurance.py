@@ -50,7 +50,7 @@ def measure(report: Report, minutes: tuple[float, ...], has_viewer: bool) -> Non
         for minute in minutes:
             time.sleep(max(0.0, begin_s + 60 * minute - time.monotonic()))
             for name, pid in programs(demo).items():
-                seen.setdefault(name, {})[minute] = resident_mb(pid)
+                seen.setdefault(name, {})[minute] = round(resident_mb(pid), 1)
         gone.set()
         thread.join(60.0)
     for name, figures in sorted(seen.items()):
@@ -91,7 +91,7 @@ def resident_mb(pid: int) -> float:
         except OSError:
             continue
         total += sum(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
-    return round(total / 1024, 1)
+    return total / 1024
 
 
 def watch_pages(port: int, stop: threading.Event) -> None:

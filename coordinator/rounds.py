@@ -83,7 +83,13 @@ def _take_answer(state: State, agent_id: str, payload: bytes) -> State:
     _, deviation_var = fleet.variances(state)
     said = intake.contents(summary, state.schema, deviation_var)
     answer = Answer(
-        summary.incarnation, summary.sequence, state.round, said.term, said.noise_var, said.frames, said.deviation_square
+        summary.incarnation,
+        summary.sequence,
+        state.round,
+        said.term,
+        said.noise_var,
+        said.frames,
+        said.deviation_square,
     )
     # what it told of its frames earlier in this round is in its newer sums again
     sums = {name: one for name, one in state.sums.items() if name != agent_id}

@@ -47,10 +47,10 @@ class Outcome:
 
     events: list[AnomalyEvent] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
+    joined_with: dict[str, bytes] = field(default_factory=dict)
     rounds: int = 0
     bytes: int = 0
     frames: int = 0
-    joined_with: dict[str, bytes] = field(default_factory=dict)
 
 
 @dataclass

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fleetgp.arrays import Array
+from fleetgp.arrays import Array, Mask
 from fleetgp.linalg import cholesky
 
 # an error counts as no larger than this many scales
@@ -76,7 +76,7 @@ def log_density(correlation: Correlation, errors: Array, scale: Array, degrees: 
     return result
 
 
-def _given(R: Array, pattern: Array) -> tuple[Array, Array]:
+def _given(R: Array, pattern: Mask) -> tuple[Array, Array]:
     """Of a frame with this pattern [Q] of channels present: fill [Q, Q], from errors to conditional means, and their covariance."""
     Q = len(R)
     there, gone = np.flatnonzero(pattern), np.flatnonzero(~pattern)

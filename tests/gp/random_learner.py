@@ -73,5 +73,3 @@ def random_readings(
     y += np.sin(inputs.inputs[:, :1])
     y = np.where(rng.random((n, Q)) < outliers, size * SPREAD * rng.choice([-1.0, 1.0], (n, Q)), y)
     return np.where(rng.random((n, Q)) < missing, np.nan, y)
-
-

@@ -23,6 +23,7 @@ from fleetgp.alarm import Alarm
 from fleetgp.arrays import Array, Mask
 from fleetgp.errors import NumericalError
 from fleetgp.gp import batch, moves
+from fleetgp.gp import learner as learning
 from fleetgp.gp.learner import Forecast
 from fleetgp.schema import Channel
 from fleetgp.score import scores
@@ -45,12 +46,13 @@ class Taken(NamedTuple):
 class Judged(NamedTuple):
     """The first frames of a chunk, as far as they are ordinary.
 
-    z [n, Q], is_observed [n], scores [n]; thresholds: of the alarm before each; alarm: after them all.
+    z [n, Q], is_observed [n], scores and joint log densities [n]; thresholds: of the alarm before each; alarm: after them all.
     """
 
     z: Array
     is_observed: Mask
     scores: list[float]
+    densities: list[float]
     thresholds: list[float]
     alarm: Alarm
 
@@ -144,7 +146,8 @@ def _judge(state: State, forecast: Forecast, observed: Array) -> Judged:
     value = np.minimum(scores(z), MAX_SCORE)
     heard = [one if told else None for one, told in zip(value.tolist(), is_scored.tolist(), strict=True)]
     alarm, thresholds = alarms.quiet(state.alarm, heard, state.config.alarm_score)
-    return Judged(z, is_observed, np.where(is_scored, value, 0.0).tolist(), thresholds, alarm)
+    densities = learning.log_density(batch.first(forecast, count), observed[:count]).tolist()
+    return Judged(z, is_observed, np.where(is_scored, value, 0.0).tolist(), densities, thresholds, alarm)
 
 
 def _channels(
@@ -160,10 +163,22 @@ def _channels(
         made.append(
             [
                 ChannelPrediction(
-                    mean=m, low=low, high=high, observed=value if read else None, z=error if read else None
+                    mean=m,
+                    low=low,
+                    high=high,
+                    observed=value if read else None,
+                    z=error if read else None,
+                    scale=scale,
+                    degrees=degrees,
                 )
-                for m, low, high, value, error, read in zip(
-                    *laws, table.raw[:count, q].tolist(), z.tolist(), is_read, strict=True
+                for m, low, high, value, error, read, scale, degrees in zip(
+                    *laws,
+                    table.raw[:count, q].tolist(),
+                    z.tolist(),
+                    is_read,
+                    forecast.scale[:count, q].tolist(),
+                    forecast.degrees[:count, q].tolist(),
+                    strict=True,
                 )
             ]
         )
@@ -186,6 +201,7 @@ def _publications(
             threshold=judged.thresholds[k],
             basis=state.basis,
             round=state.round,
+            log_density=judged.densities[k],
         )
         effects.append(Publish("predictions", prediction))
     return effects

@@ -69,7 +69,7 @@ def watch(state: State, frame: Frame) -> tuple[State, list[Effect]]:
     if not (np.all(np.isfinite(forecast.mean)) and np.all(np.isfinite(forecast.sd))):
         raise NotFinite("what is known gives no finite prediction")
     z = (values[:Q] - forecast.mean) / forecast.sd
-    prediction = _prediction(state, frame, forecast, z)
+    prediction = _prediction(state, frame, values[:Q], forecast, z)
     # the step to a channel's first reading is from a place nobody saw: it is neither odd nor worth learning
     is_first = state.moments.n[:Q] == 0
     state, seen, events = _judge(state, frame, np.where(is_first, np.nan, z))
@@ -129,7 +129,8 @@ def _shadow(state: State, forecast: learning.Forecast, observed: Array) -> State
     assert main is not None
     shadow = state.shadow or main
     guess = learning.foresee(shadow, forecast.inputs)
-    lead = state.shadow_lead + learning.log_density(guess, observed) - learning.log_density(forecast, observed)
+    lead = state.shadow_lead + learning.log_density_of_one(guess, observed)
+    lead -= learning.log_density_of_one(forecast, observed)
     shadow = learning.learn(shadow, guess, observed, state.config.forgetting)
     state = msgspec.structs.replace(state, shadow=shadow, shadow_lead=lead)
     if event is None or event.frames < GATED_FRAMES:
@@ -224,7 +225,7 @@ def _remember(state: State, values: Array) -> State:
     )
 
 
-def _prediction(state: State, frame: Frame, forecast: learning.Forecast, z: Array) -> Prediction:
+def _prediction(state: State, frame: Frame, values: Array, forecast: learning.Forecast, z: Array) -> Prediction:
     reach = state.calibration.radius * forecast.sd
     channels = {}
     for q, channel in enumerate(state.config.schema.channels):
@@ -247,6 +248,7 @@ def _prediction(state: State, frame: Frame, forecast: learning.Forecast, z: Arra
         threshold=state.alarm.threshold,
         basis=state.basis,
         round=state.round,
+        log_density=learning.log_density_of_one(forecast, np.where(np.isfinite(z), values, np.nan)),
     )
 
 

@@ -42,6 +42,14 @@ def foresee_and_learn(learner: Learner, inputs: Inputs, observed: Array, rule: F
     return learner, joined(parts)
 
 
+def first(forecast: Forecast, count: int) -> Forecast:
+    """The first frames of a forecast of many."""
+    inputs, features, around, *rest = forecast
+    return Forecast(
+        part(inputs, 0, count), features[:count], Around(*(x[:count] for x in around)), *(x[:count] for x in rest)
+    )
+
+
 def joined(parts: list[Forecast]) -> Forecast:
     """One forecast of all frames."""
     if len(parts) == 1:
@@ -84,11 +92,16 @@ def _block(learner: Learner, inputs: Inputs, observed: Array) -> tuple[Learner, 
     tail_after, scales, mean, squared = _follow(learner.tail, errors, variances, means, target)
     scale = np.sqrt(np.maximum(squared * scales, around.floor_var))
     degrees = np.broadcast_to(tail.degrees(learner.tail), scale.shape)
-    forecast = Forecast(inputs, X, around, means, variances, squared, inputs.last + unit * mean, unit * scale, degrees)
+    matrix = np.broadcast_to(learner.correlation.matrix, (len(X), len(unit), len(unit)))
+    where, scale = inputs.last + unit * mean, unit * scale
+    forecast = Forecast(inputs, X, around, means, variances, squared, where, scale, degrees, matrix)
+    errors_in_scales = (observed - where) / scale
     is_taught = ~np.all(np.isnan(target), axis=1)
     rows = tuple(
         Row(*row)
-        for row, taught in zip(zip(inputs.inputs, X, target * unit, share, strict=True), is_taught, strict=True)
+        for row, taught in zip(
+            zip(inputs.inputs, X, target * unit, share, errors_in_scales, strict=True), is_taught, strict=True
+        )
         if taught
     )
     after = learner._replace(

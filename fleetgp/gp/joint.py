@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 
 from fleetgp.arrays import Array, Mask
-from fleetgp.linalg import cholesky
 
 # an error counts as no larger than this many scales
 MOST_ERROR = 3.0
@@ -37,9 +36,7 @@ def learn(correlation: Correlation, errors: Array, factor: float) -> Correlation
     seen = np.isfinite(errors)
     z = np.clip(np.where(seen, errors, 0.0), -MOST_ERROR, MOST_ERROR)
     total, weight = factor * correlation.total, factor * correlation.weight
-    for pattern in np.unique(seen, axis=0):
-        if not np.any(pattern):
-            continue
+    for pattern in _patterns(seen):
         picked = z[np.all(seen == pattern, axis=1)]
         fill, rest = _given(correlation.matrix, pattern)
         whole = picked @ fill.T
@@ -48,32 +45,37 @@ def learn(correlation: Correlation, errors: Array, factor: float) -> Correlation
     return Correlation(total, weight, _matrix(total, weight))
 
 
-def covariance(correlation: Correlation, scale: Array) -> Array:
-    """Squared-scale matrix [..., Q, Q] of the joint law, from the channels' scales [..., Q]."""
-    return np.asarray(scale[..., :, None] * correlation.matrix * scale[..., None, :])
+def covariance(matrix: Array, scale: Array) -> Array:
+    """Squared-scale matrix [..., Q, Q] of the joint law, from the correlation [..., Q, Q] and the channels' scales [..., Q]."""
+    return np.asarray(scale[..., :, None] * matrix * scale[..., None, :])
 
 
-def log_density(correlation: Correlation, errors: Array, scale: Array, degrees: Array) -> Array:
-    """Log density [n] of frames under the joint Student-t law: errors, scale, degrees [n, Q], errors NaN where missing.
+def log_density(matrix: Array, errors: Array, scale: Array, degrees: Array) -> Array:
+    """Log density [n] of frames under their joint Student-t laws: matrix [n, Q, Q]; errors, scale, degrees [n, Q].
 
-    One number of degrees for the frame: the harmonic mean of those of the channels present. 0 where none is.
+    Errors are NaN where a channel is missing. One number of degrees a frame: the harmonic mean of those of the channels that
+    are there. 0 where none is.
     """
     seen = np.isfinite(errors)
+    # a channel that is missing stands for itself alone and adds nothing
+    L = np.linalg.cholesky(np.where(seen[:, :, None] & seen[:, None, :], matrix, np.eye(matrix.shape[-1])))
     z = np.where(seen, errors / scale, 0.0)
-    result = np.zeros(len(errors))
-    for pattern in np.unique(seen, axis=0):
-        if not np.any(pattern):
-            continue
-        rows, size = np.all(seen == pattern, axis=1), int(pattern.sum())
-        L, _ = cholesky(correlation.matrix[np.ix_(pattern, pattern)])
-        square = np.sum(np.linalg.solve(L, z[rows][:, pattern].T) ** 2, axis=0)
-        v = size / np.sum(1.0 / degrees[rows][:, pattern], axis=1)
-        norm = np.array([math.lgamma((x + size) / 2) - math.lgamma(x / 2) for x in v]) - 0.5 * size * np.log(
-            v * math.pi
-        )
-        spread = np.sum(np.log(np.diagonal(L))) + np.sum(np.log(scale[rows][:, pattern]), axis=1)
-        result[rows] = norm - spread - 0.5 * (v + size) * np.log1p(square / v)
-    return result
+    square = np.sum(np.linalg.solve(L, z[..., None])[..., 0] ** 2, axis=1)
+    size = np.sum(seen, axis=1)
+    v = np.maximum(size, 1) / np.maximum(np.sum(np.where(seen, 1.0 / degrees, 0.0), axis=1), 1e-12)
+    spread = np.sum(np.log(np.diagonal(L, axis1=1, axis2=2)), axis=1) + np.sum(
+        np.where(seen, np.log(scale), 0.0), axis=1
+    )
+    kinds, which = np.unique(np.stack((v, size), axis=1), axis=0, return_inverse=True)
+    norm = np.array([math.lgamma((x + k) / 2) - math.lgamma(x / 2) - 0.5 * k * math.log(x * math.pi) for x, k in kinds])
+    density = norm[which.ravel()] - spread - 0.5 * (v + size) * np.log1p(square / v)
+    return np.where(size > 0, density, 0.0)
+
+
+def _patterns(seen: Mask) -> list[Mask]:
+    """The different rows of seen [n, Q] in which anything is."""
+    kinds = seen[:1] if np.all(seen == seen[:1]) else np.unique(seen, axis=0)
+    return [pattern for pattern in kinds if np.any(pattern)]
 
 
 def _given(R: Array, pattern: Mask) -> tuple[Array, Array]:

@@ -14,9 +14,10 @@ import numpy as np
 from fleetgp import features
 from fleetgp.arrays import Array
 from fleetgp.features import Basis
-from fleetgp.gp import hyper, message, posterior, statistics, tail
+from fleetgp.gp import hyper, joint, message, posterior, statistics, tail
 from fleetgp.gp import ring as rings
 from fleetgp.gp.aggregate import Belief, prior
+from fleetgp.gp.joint import Correlation
 from fleetgp.gp.message import Term
 from fleetgp.gp.posterior import Before, Weights
 from fleetgp.gp.ring import Ring, Row
@@ -63,7 +64,8 @@ class Knowledge(NamedTuple):
 class Learner(NamedTuple):
     """past: statistics [T, ...] up to the last solution; fresh: the frames since; ring: bounded recent frames, never sent.
 
-    weights [T, ...], noise_var [T, Q] by memory; solved: the long memory's weights at the last solution; local_var [Q] of the local layer's weights; spare [2]: mean of what shared
+    weights [T, ...], noise_var [T, Q] by memory; solved: the long memory's weights at the last solution; correlation:
+    of the channels' errors; local_var [Q] of the local layer's weights; spare [2]: mean of what shared
     and local inducing features cannot express, infinite before any frame; frames: learnt in all.
     """
 
@@ -77,6 +79,7 @@ class Learner(NamedTuple):
     local_var: Array
     spare: Array
     tail: Tail
+    correlation: Correlation
     ring: Ring
     fresh: tuple[Row, ...]
     frames: int
@@ -109,7 +112,7 @@ class Forecast(NamedTuple):
 
     features [F + F_local]; means, variances [T, Q]: of the scaled step, mean and squared scale of each memory's law; squared
     [Q]: squared scale of their mixture, before the tail's factor; mean, scale [Q] of the reading in its transformed unit;
-    degrees [Q].
+    degrees [Q]; correlation [Q, Q] of the channels' errors.
     """
 
     inputs: Inputs
@@ -121,6 +124,12 @@ class Forecast(NamedTuple):
     mean: Array
     scale: Array
     degrees: Array
+    correlation: Array
+
+    @property
+    def covariance(self) -> Array:
+        """Squared-scale matrix [Q, Q] of the joint law of all channels, in transformed units."""
+        return joint.covariance(self.correlation, self.scale)
 
     @property
     def sd(self) -> Array:
@@ -155,6 +164,7 @@ def knowing(basis: Basis, known: Knowledge) -> Learner:
         local_var,
         np.full(2, np.inf),
         tail.init(Q, TRACKS),
+        joint.init(Q),
         rings.empty(basis.shape.inputs, Q, TRACKS),
         (),
         0,
@@ -177,7 +187,8 @@ def foresee(learner: Learner, inputs: Inputs) -> Forecast:
     unit = learner.basis.scaling.scale[: learner.basis.shape.channels]
     scale = np.sqrt(np.maximum(squared * tail.scale(learner.tail), around.floor_var))
     where = inputs.last + unit * mean
-    return Forecast(inputs, x, around, means, variances, squared, where, unit * scale, tail.degrees(learner.tail))
+    degrees, matrix = tail.degrees(learner.tail), learner.correlation.matrix
+    return Forecast(inputs, x, around, means, variances, squared, where, unit * scale, degrees, matrix)
 
 
 def surroundings(learner: Learner, inputs: Inputs, x: Array) -> Around:
@@ -207,10 +218,11 @@ def learn(learner: Learner, forecast: Forecast, observed: Array, rule: Forgettin
     share = shares(learner, forecast.features, forecast.around, target)
     weights = posterior.learn(learner.weights, forecast.features, errors, taught_noise(learner, share))
     square = ((observed - forecast.mean) / unit) ** 2 / forecast.squared
+    errors_in_scales = (observed - forecast.mean) / forecast.scale
     learner = learner._replace(
         weights=weights,
         tail=tail.step(learner.tail, errors, forecast.variances, square),
-        fresh=(*learner.fresh, Row(forecast.inputs.inputs, forecast.features, target * unit, share)),
+        fresh=(*learner.fresh, Row(forecast.inputs.inputs, forecast.features, target * unit, share, errors_in_scales)),
         frames=learner.frames + 1,
     )
     return refresh(learner, rule) if len(learner.fresh) >= due(learner.frames, rule) else learner
@@ -231,12 +243,21 @@ def taught_noise(learner: Learner, share: Array) -> Array:
     return np.asarray(learner.noise_var * factor[..., None, :] / learner.knowledge.own_weight)
 
 
-def log_density(forecast: Forecast, observed: Array) -> float:
-    """Log density of what was observed [Q], in transformed units; channels independent, NaN left out."""
-    v = forecast.degrees
-    z2 = ((observed - forecast.mean) / forecast.scale) ** 2
-    density = tail.log_density(z2, v, tail.log_norm(v)) - np.log(forecast.scale)
-    return float(np.sum(np.where(np.isnan(observed), 0.0, density)))
+def log_density(forecast: Forecast, observed: Array) -> Array:
+    """Log density [n] of frames' readings [n, Q] under the joint law of their channels, in transformed units; NaN left out.
+
+    forecast: of n frames.
+    """
+    return joint.log_density(forecast.correlation, observed - forecast.mean, forecast.scale, forecast.degrees)
+
+
+def log_density_of_one(forecast: Forecast, observed: Array) -> float:
+    """The same of one frame's readings [Q]."""
+    one = forecast._replace(
+        mean=forecast.mean[None], scale=forecast.scale[None], degrees=forecast.degrees[None],
+        correlation=forecast.correlation[None],
+    )  # fmt: skip
+    return float(log_density(one, observed[None])[0])
 
 
 def due(frames: int, rule: Forgetting) -> int:
@@ -247,10 +268,12 @@ def due(frames: int, rule: Forgetting) -> int:
 def refresh(learner: Learner, rule: Forgetting) -> Learner:
     """Fold the fresh frames in, forget, and solve."""
     count = len(learner.fresh)
+    errors = np.array([row.errors for row in learner.fresh])
     learner = folded(learner)
     factor = 0.5 ** (count / np.array([rule.half_life, rule.short_half_life]))
     past, ring = statistics.decay(learner.past, factor), rings.decay(learner.ring, factor)
-    return solve(learner._replace(past=past, ring=ring, tail=tail.choose(learner.tail)))
+    correlation = joint.learn(learner.correlation, errors, float(factor[LONG]))
+    return solve(learner._replace(past=past, ring=ring, correlation=correlation, tail=tail.choose(learner.tail)))
 
 
 def solve(learner: Learner) -> Learner:

@@ -12,12 +12,16 @@ SIZE = 512
 
 
 class Row(NamedTuple):
-    """One learnt frame: inputs [D], its features [F + F_local], targets [Q] in transformed units, weights [Q], 0 = not learnt."""
+    """One learnt frame: inputs [D], its features [F + F_local], targets [Q] in transformed units, weights [Q], 0 = not learnt.
+
+    errors [Q]: of the forecast, in scales of its law; NaN where nothing was learnt.
+    """
 
     inputs: Array
     features: Array
     targets: Array
     weights: Array
+    errors: Array
 
 
 class Ring(NamedTuple):

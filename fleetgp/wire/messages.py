@@ -76,6 +76,7 @@ class Prediction(Message, frozen=True, kw_only=True, tag="prediction"):
     """What an agent expected of one frame before it saw it, and how odd the frame was. at_ms: the frame's time.
 
     score: -log10 of the probability of a frame at least this odd, 0 during the warm-up. sequence: frame count of this agent, gapless.
+    log_density: of the readings that came, under the joint law of all channels, transformed units.
     """
 
     agent: str
@@ -86,6 +87,7 @@ class Prediction(Message, frozen=True, kw_only=True, tag="prediction"):
     is_alarmed: bool = False
     basis: int = 0
     round: int = 0
+    log_density: float | None = None
 
 
 class AnomalyEvent(Message, frozen=True, kw_only=True, tag="event"):

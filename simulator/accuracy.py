@@ -50,6 +50,7 @@ class Accuracy:
         self._origin = np.full(Q, np.nan)
         self._numbers: list[float] = []  # of the block: PARTS for each channel of each frame
         self._block: list[int] = []  # slots of its frames
+        self._densities: list[float] = []
 
     def add(self, prediction: Prediction) -> None:
         """One prediction, as it was published."""
@@ -60,6 +61,8 @@ class Accuracy:
                 numbers.extend(MISSING)
             else:
                 numbers.extend((law.mean, law.low, law.high, law.observed, law.scale, law.degrees))
+        density = prediction.log_density
+        self._densities.append(np.nan if density is None else density)
         self._end_frame(prediction.agent, prediction.at_ms)
 
     def add_frame(self, agent: str, frame: Array, at_ms: int = 0) -> None:
@@ -70,6 +73,7 @@ class Accuracy:
         whole = np.zeros((len(self._names), PARTS))
         whole[:, : frame.shape[1]] = frame
         self._numbers.extend(whole.ravel().tolist())
+        self._densities.append(np.nan)
         self._end_frame(agent, at_ms)
 
     def deviation(self) -> Array:
@@ -137,7 +141,9 @@ class Accuracy:
             return
         frames = np.array(self._numbers).reshape(len(self._block), len(self._names), PARTS)
         slots = np.array(self._block)
+        densities = np.array(self._densities)
         self._numbers.clear()
+        self._densities.clear()
         self._block.clear()
         self._sums = _grown(self._sums, len(self._slots), 0.0)
         self._last = _grown(self._last, len(self._agents), np.nan)
@@ -148,7 +154,7 @@ class Accuracy:
         first = y[np.isfinite(y).argmax(axis=0), np.arange(y.shape[1])]
         self._origin = np.where(np.isnan(self._origin), first, self._origin)
         before = self._before(seen, np.array(self._owners)[slots])
-        block = Block(mean, low, high, seen, scale, degrees, before)
+        block = Block(mean, low, high, seen, scale, degrees, before, densities)
         order = np.argsort(slots, kind="stable")
         found, starts = np.unique(slots[order], return_index=True)
         added = np.add.reduceat(terms(block, self._is_log, self._origin)[:, order], starts, axis=1)

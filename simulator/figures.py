@@ -20,7 +20,10 @@ NO_CRPS = "infinite: a Student-t law in logarithms has no mean in the reading's 
 
 
 class Sum(IntEnum):
-    """Rows of an array of sums [Sum, Q]. TOLD and what follows: of predictions that told their law; OWN: in the own unit."""
+    """Rows of an array of sums [Sum, Q]. TOLD and what follows: of predictions that told their law; OWN: in the own unit.
+
+    JOINT: minus the joint log density of a frame, shared out evenly among its readings.
+    """
 
     N = 0
     SQUARE_ERROR = 1
@@ -37,6 +40,8 @@ class Sum(IntEnum):
     OWN_ERROR = 12
     OWN_SQUARE_ERROR = 13
     OWN_SQUARE_STEP = 14
+    JOINT = 15
+    JOINT_TOLD = 16
 
 
 def deviation_of(sums: Array) -> Array:
@@ -50,12 +55,14 @@ def figures(sums: Array, deviation: Array) -> dict[str, Any]:
     """Pooled over the channels of sums [Sum, Q], scaled by deviation [Q]; None where there is nothing to say.
 
     n: readings that were predicted; n_law: those whose prediction told its law, which nll, crps and the coverage of 50, 80
-    and 95 % are of. coverage90 is that of the published band.
+    and 95 % are of. coverage90 is that of the published band. nll_joint: of whole frames, whose channels know of each other,
+    per reading.
     """
     n, told = float(sums[Sum.N].sum()), float(sums[Sum.TOLD].sum())
     square = sums[[Sum.SQUARE_ERROR, Sum.SQUARE_STEP]] / deviation**2
     # the density of y / deviation is deviation times that of y
     nll = sums[Sum.NLL] - sums[Sum.TOLD] * np.log(deviation)
+    joint = sums[Sum.JOINT] - sums[Sum.JOINT_TOLD] * np.log(deviation)
     return {
         "n": int(n),
         "rmse": _root(square[0], n),
@@ -63,6 +70,7 @@ def figures(sums: Array, deviation: Array) -> dict[str, Any]:
         "coverage90": _mean(sums[Sum.IN_BAND], n),
         "n_law": int(told),
         "nll": _mean(nll, told),
+        "nll_joint": _mean(joint, float(sums[Sum.JOINT_TOLD].sum())),
         "crps": _mean(sums[Sum.CRPS] / deviation, told),
         "coverage50": _mean(sums[Sum.IN_50], told),
         "coverage80": _mean(sums[Sum.IN_80], told),

@@ -18,7 +18,7 @@ class Block(NamedTuple):
     """Predictions and what came, each [n, Q].
 
     mean, low, high, seen (NaN: nothing that can be learnt) and before, the reading before it, are in the readings' own unit;
-    scale and degrees of the law in the transformed unit, 0 where not told.
+    scale and degrees of the law in the transformed unit, 0 where not told. density [n]: joint log density, NaN where not told.
     """
 
     mean: Array
@@ -28,6 +28,7 @@ class Block(NamedTuple):
     scale: Array
     degrees: Array
     before: Array
+    density: Array
 
 
 def learnt(values: Array, is_log: Mask) -> Array:
@@ -58,6 +59,12 @@ def terms(block: Block, is_log: Mask, origin: Array) -> Array:
     is_whole = (block.degrees >= 2) & (block.degrees <= MOST_DEGREES) & (block.degrees == np.floor(block.degrees))
     told = pick & is_whole & (block.scale > 0) & np.isfinite(block.scale)
     _score(result, told, error[told], block.scale[told], block.degrees[told])
+    # of frames all of whose readings count: the density is of all of them
+    whole = np.isfinite(block.density) & np.all(told | ~np.isfinite(block.seen), axis=1)
+    shared = told & whole[:, None]
+    size = np.maximum(np.sum(shared, axis=1, keepdims=True), 1)
+    result[Sum.JOINT] = np.where(shared, -block.density[:, None] / size, 0.0)
+    result[Sum.JOINT_TOLD] = shared
     return result
 
 

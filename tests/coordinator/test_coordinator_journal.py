@@ -147,7 +147,7 @@ def test_large_state_is_not_written_again_for_a_few_small_events(path: Path) -> 
     """A fleet of thousands: a snapshot of megabytes waits for megabytes of events, so that a card wears twice as fast as
     what it is told, and not forty times."""
     one = run(open_round(federated()), [answered(summary("a", open_round(federated())))])[0]
-    large = msgspec.structs.replace(one, answers={f"agent-{k}": one.answers["a"] for k in range(2000)})
+    large = msgspec.structs.replace(one, answers={f"agent-{k}": one.answers["a"] for k in range(1000)})
     journal = Journal(path)
     journal.load(large, rounds.step)
     for _ in range(10):

@@ -1,7 +1,9 @@
 """Where inducing inputs go: k-means over the fleet by sums alone, and lengthscales from the fleet's moments.
 
-An agent tells how many of its recent frames lie nearest to each centre, and their sum; a centre that too few frames of one
-agent lie near is left out, for its sum would tell a reading.
+An agent tells how many of its recent frames lie nearest to each centre, and their sum; a centre that fewer than LEAST_FRAMES
+of one agent lie near is left out, for its sum would tell single readings. That is no more than this: the mean of a few frames
+of a stream that stands still is near every one of them. No noise is added; who must hide levels as well sets no inducing
+inputs, and then nothing of this is sent.
 """
 
 from __future__ import annotations

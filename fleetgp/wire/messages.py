@@ -159,8 +159,9 @@ class Summary(Message, frozen=True, kw_only=True, tag="summary"):
     precision: [Q, F(F+1)/2] upper triangles of P; shift: [Q, F] h; count: [Q] frames behind it (decayed);
     noise_variance: [Q], scaled units. (incarnation, sequence) grows with every summary of one agent; incarnation changes
     when the agent lost its memory. origin: the coordinator's incarnation whose basis this is. deviation_square: [Q, B] mean
-    square of the agent's deviation by block of features. cluster_count: [M] recent frames nearest to each of the model's
-    centres, 0 where too few to tell; cluster_sum: [M, D] their sum, scaled inputs.
+    square of the agent's deviation by block of features; null = it tells none. cluster_count: [M] recent frames nearest to
+    each of the model's centres, 0 where fewer than five, whose sum would tell single readings; null = it tells none;
+    cluster_sum: [M, D] their sum, scaled inputs; 0 where the count is.
     """
 
     FORM: ClassVar[Literal["json", "msgpack"]] = "msgpack"
@@ -194,9 +195,10 @@ class FleetModel(Message, frozen=True, kw_only=True, tag="model"):
 
     centre, scale: [Q + C] of schema.inputs, transformed units; precision: [Q, F(F+1)/2], the prior's included;
     shift: [Q, F]; deviation_scale: [F] prior variance of an agent's deviation by feature, mean over channels;
-    deviation_variance: [Q, F] the same by channel; prior_variance: [Q, F] of the shared weights; noise_variance: [Q].
-    inducing: [M, D] inducing inputs, transformed units; lengthscale: [D] of their kernel, in the same units; columns: [D]
-    which of a frame's inputs they look at; centres: [M, D] scaled inputs, where the next inducing inputs may lie.
+    deviation_variance: [Q, F] the same by channel; prior_variance: [Q, F] of the shared weights, as it is inside precision;
+    noise_variance: [Q]. inducing: [M, D] inducing inputs, transformed units; null while the fleet has none;
+    lengthscale: [D] of the kernel, the same units; columns: [D] which of a frame's inputs they look at;
+    centres: [M, D] where the next inducing inputs may lie, scaled inputs; agents tell how many frames are near each.
     origin: incarnation of the coordinator; (origin, basis) names a basis for good. noise_frames: how many frames the noise
     variance was learnt from; 0 = nothing is known of it yet.
     """

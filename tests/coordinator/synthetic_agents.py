@@ -130,10 +130,10 @@ def close_round(state: State) -> tuple[State, list[Effect]]:
     return rounds.step(state, Tick(state.open_round.deadline_ms))
 
 
-def federated(config: CoordinatorConfig = CONFIG) -> State:
+def federated(config: CoordinatorConfig = CONFIG, schema: Schema = SCHEMA) -> State:
     """A coordinator on basis 1, between two rounds, that knows the moments of one agent, ``first``."""
     state = open_round(rounds.init(config, START_MS))
-    state, _ = rounds.step(state, told(bootstrap("first")))
+    state, _ = rounds.step(state, told(bootstrap("first", schema=schema)))
     state, _ = close_round(state)
     assert state.basis == 1
     return state

@@ -23,9 +23,10 @@ from synthetic_agents import (
     run,
     summary,
     told,
+    variances,
 )
 
-from coordinator import rounds
+from coordinator import basis, rounds
 from coordinator.state import CoordinatorConfig, Count, Effect, PublishModel, State, SummaryArrived
 from fleetgp.schema import Channel, Covariate, Schema
 from fleetgp.wire.messages import Bootstrap, FleetModel
@@ -121,7 +122,7 @@ def test_agent_that_lost_its_memory_replaces_what_it_said_before() -> None:
     alone, _ = run(OPEN, [answered(summary("a", OPEN, seed=2, incarnation=11, sequence=1))])
     assert model_bytes(lost) == model_bytes(alone)
     told_again, _ = run(lost, [told(bootstrap("first", incarnation=2, sequence=1, mean=77.0))])
-    np.testing.assert_array_equal(rounds.pooled_moments(told_again).mean, [77.0] * 3)
+    np.testing.assert_array_equal(basis.pooled_moments(told_again).mean, [77.0] * 3)
 
 
 def test_late_answer_is_welcome_while_its_basis_holds() -> None:
@@ -191,25 +192,25 @@ def after_moments(state: State, message: Bootstrap) -> State:
 
 
 @pytest.mark.parametrize(
-    ("counts", "basis"),
+    ("counts", "number"),
     [((19.0, 199.0), 0), ((20.0, 20.0), 1), ((0.0, 199.0), 0), ((0.0, 200.0), 1)],
     ids=["one input too few", "enough of both", "a silent input, too early", "a silent input that is not waited for"],
 )
 def test_first_basis_waits_for_readings_but_not_for_a_channel_that_never_arrives(
-    counts: tuple[float, float], basis: int
+    counts: tuple[float, float], number: int
 ) -> None:
     state = after_moments(rounds.init(CONFIG, START_MS), bootstrap("a", schema=PAIR, count=counts))
-    assert state.basis == basis
+    assert state.basis == number
 
 
 def test_scale_that_moves_little_or_on_little_evidence_makes_no_new_basis() -> None:
     state = after_moments(rounds.init(CONFIG, START_MS), bootstrap("a", schema=PAIR, count=100.0, sd=1.0))
     cases = [(399.0, 9.0, 1), (400.0, 1.24, 1), (400.0, 1.26, 2), (400.0, 0.79, 2), (400.0, 0.81, 1)]
-    for count, sd, basis in cases:
+    for count, sd, number in cases:
         after = after_moments(state, bootstrap("a", schema=PAIR, count=count, sd=sd, sequence=2))
-        assert after.basis == basis, (count, sd)
-        assert after.scaling is not None
-        np.testing.assert_allclose(after.scaling.scale, sd if basis == 2 else 1.0, rtol=1e-12)
+        assert after.basis == number, (count, sd)
+        assert after.feature_map is not None
+        np.testing.assert_allclose(after.feature_map.scaling.scale, sd if number == 2 else 1.0, rtol=1e-12)
 
 
 def test_a_channel_that_comes_late_gets_a_scale_of_its_own() -> None:
@@ -222,9 +223,9 @@ def test_a_channel_that_comes_late_gets_a_scale_of_its_own() -> None:
     more = bootstrap("a", schema=PAIR, count=(1e5 + 40, 40.0), mean=(3.0, 101_325.0), sd=(2.0, 300.0), sequence=2)
     state = after_moments(state, more)
     assert state.basis == 2
-    assert state.scaling is not None
-    np.testing.assert_allclose(state.scaling.centre, [3.0, 101_325.0], rtol=1e-12)
-    np.testing.assert_allclose(state.scaling.scale, [2.0, 300.0], rtol=1e-12)
+    assert state.feature_map is not None
+    np.testing.assert_allclose(state.feature_map.scaling.centre, [3.0, 101_325.0], rtol=1e-12)
+    np.testing.assert_allclose(state.feature_map.scaling.scale, [2.0, 300.0], rtol=1e-12)
 
 
 # ---- what a fleet watches
@@ -313,7 +314,8 @@ def test_dead_agent_fades_and_is_let_go_in_the_end() -> None:
     assert list(state.told) == []
     assert rounds.step(state, told(bootstrap("new")))[1] == []
     precision, _ = belief(model)
-    np.testing.assert_array_equal(precision, np.eye(6) + state.answers["alive"].term.precision)
+    before = np.array([np.diag(1 / of) for of in variances(model)[0]])
+    np.testing.assert_array_equal(precision, before + state.answers["alive"].term.precision)
 
 
 def test_moments_stay_as_long_as_their_agent_answers() -> None:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from synthetic_agents import (
     CONFIG,
-    SCHEMA,
+    CURVED,
+    PHI,
     START_MS,
     F,
     K,
@@ -28,11 +29,13 @@ from synthetic_agents import (
     run,
     summary,
     told,
+    variances,
 )
 
-from coordinator import rounds
+from coordinator import fleet, rounds
 from coordinator.state import BootstrapArrived, Count, Event, State, SummaryArrived
-from fleetgp.gp.learner import default_phi
+from fleetgp import features, placement
+from fleetgp.gp import hyper
 from fleetgp.schema import MAX_PRECISION, Channel, Covariate, Schema
 from fleetgp.wire import codec
 from fleetgp.wire.convert import to_array, to_tensor, to_triangles
@@ -44,6 +47,8 @@ OPEN = open_round(federated())
 SOUND = summary("a", OPEN, seed=1)
 # a fleet in which "a" has answered and told its moments, so that a refusal has something to lose
 KNOWN, _ = run(OPEN, [answered(SOUND), told(bootstrap("a"))])
+CURVED_OPEN = open_round(federated(schema=CURVED))
+M, D, B = CURVED.inducing, len(placement.columns(features.shape(CURVED))), len(features.BLOCKS)
 P = np.array([np.eye(F), 2 * np.eye(F)])
 
 
@@ -88,11 +93,16 @@ UNSOUND_SUMMARIES: list[tuple[str, dict[str, Any], str]] = [
     ("huge shift", {"shift": raw(Q, F, value=-1e300)}, "range"),
     ("huge precision", {"precision": precision(1e308 * np.eye(F))}, "range"),
     ("numbers that overflow a factorisation", {"precision": precision(1e308 * np.ones((F, F)))}, "range"),
-    ("more precision than a deviating agent can have", {"precision": precision(201 * np.eye(F))}, "range"),
-    ("the same, of no single entry", {"precision": precision(199 * np.ones((F, F)))}, "range"),
+    ("more precision than a deviating agent can have", {"precision": precision(np.diag(8.01 / PHI))}, "range"),
+    ("the same, of no single entry", {"precision": precision(7.9 / PHI.max() * np.ones((F, F)))}, "range"),
     ("negative precision", {"precision": precision(-np.eye(F))}, "indefinite"),
     ("indefinite, with ones on the diagonal", {"precision": precision(SPIKE)}, "indefinite"),
-    ("a little less than nothing", {"precision": precision(-1e-4 * np.eye(F))}, "indefinite"),
+    ("a little less than nothing", {"precision": precision(-1e-6 * np.eye(F))}, "indefinite"),
+    ("deviations of too few blocks", {"deviation_square": raw(Q, B - 1)}, "shape"),
+    ("negative deviation", {"deviation_square": raw(Q, B, value=-1e-9)}, "negative"),
+    ("NaN deviation", {"deviation_square": raw(Q, B, value=np.nan)}, "finite"),
+    ("a deviation beyond all sense", {"deviation_square": raw(Q, B, value=1e31)}, "range"),
+    ("frames near centres that are not there", {"cluster_count": raw(6), "cluster_sum": raw(6, 3)}, "shape"),
     ("another agent's", {"agent": "b"}, "other_agent"),
     ("other channels", {"signature": "1s x2 | x:identity"}, "other_schema"),
     ("a version to come", {"version": 99}, "version"),
@@ -107,6 +117,46 @@ def test_unsound_summary_is_counted_and_changes_nothing(changes: dict[str, Any],
     # the sender's encoder refuses NaN, so these bytes are made without it
     payload = msgspec.msgpack.encode(message)
     assert_refused(KNOWN, SummaryArrived(START_MS, "a", payload), reason)
+
+
+@pytest.mark.parametrize(
+    ("frames", "total", "reason"),
+    [
+        (raw(M - 1), raw(M, D), "shape"),
+        (raw(M), raw(M, D - 1), "shape"),
+        (raw(M), None, "shape"),
+        (None, raw(M, D), "shape"),
+        (raw(M, value=-1.0), raw(M, D, value=0.0), "negative"),
+        (raw(M, value=np.inf), raw(M, D), "finite"),
+        (raw(M), raw(M, D, value=np.nan), "finite"),
+        (raw(M, value=0.0), raw(M, D, value=1e-9), "range"),
+        (raw(M, value=1e16), raw(M, D), "range"),
+        (raw(M), raw(M, D, value=1e31), "range"),
+    ],
+)
+def test_unsound_sums_of_frames_are_counted_and_change_nothing(frames: Tensor, total: Tensor, reason: str) -> None:
+    message = summary("a", CURVED_OPEN, cluster_count=frames, cluster_sum=total, signature=CURVED.signature())
+    assert_refused(CURVED_OPEN, SummaryArrived(START_MS, "a", msgspec.msgpack.encode(message)), reason)
+
+
+def test_a_term_made_under_the_scales_of_a_few_rounds_ago_is_let_in() -> None:
+    """Scales move by a factor of 1.5 a round at most; an agent that is three rounds late is no liar."""
+    for since in (1, 2, 3):
+        before = hyper.MOST_STEP**-since * PHI
+        state, effects = rounds.step(OPEN, answered(summary("a", OPEN, precision=precision(np.diag(1 / before)))))
+        assert effects == []
+        assert list(state.answers) == ["a"]
+
+
+def test_an_agent_that_tells_neither_deviation_nor_frames_is_let_in() -> None:
+    """One of an earlier version: its term counts, and scales of deviations stay where nobody tells of them."""
+    state, effects = rounds.step(OPEN, answered(summary("old", OPEN)))
+    assert effects == []
+    state, effects = close_round(state)
+    model = published(effects)
+    assert list(model.included) == ["old"]
+    np.testing.assert_array_equal(variances(model)[1], np.tile(PHI, (Q, 1)))
+    assert state.sums == {}
 
 
 def far(**changes: float) -> dict[str, Any]:
@@ -206,23 +256,32 @@ def assert_sound(state: State, effects: list[Any]) -> None:
     assert np.all(np.isfinite(centre))
     assert np.all(scale > 0)
     assert np.all(noise > 0)
-    assert np.all(np.linalg.eigvalsh(matrices)[:, 0] > 0.5), "the prior's precision is 1, rounding takes little of it"
+    prior = 1 / variances(model)[0]
+    least = np.linalg.eigvalsh(matrices)[:, 0]
+    assert np.all(least > 0.5 * prior.min(axis=1)), "rounding takes little of the prior's precision"
     assert np.linalg.cholesky(matrices).shape == (channels, size, size)
     assert state.open_round is None
 
 
 def extreme(agent_id: str, *, large: float, sign: float, state: State, sequence: int) -> Summary:
     """The furthest out that the door lets in."""
-    most = 2 / float(np.min(default_phi(Q, SCHEMA.lags, len(SCHEMA.covariates))))
-    v = np.sign(np.sin(np.arange(1, F + 1) * sign))
+    assert state.feature_map is not None
+    size = state.feature_map.size
+    deviation_var = fleet.variances(state)[1]
+    v = np.sign(np.sin(np.arange(1, size + 1) * sign))
+    P = np.outer(v, v) * 0.99 * 8 / np.sum(deviation_var, axis=1)[:, None, None]
     return summary(
         agent_id,
         state,
         sequence=sequence,
-        precision=precision(np.outer(v, v) * 0.99 * most / F),
-        shift=raw(Q, F, value=sign * large),
+        signature=CURVED.signature(),
+        precision=to_tensor(to_triangles(P)),
+        shift=raw(Q, size, value=sign * large),
         noise_variance=raw(Q, value=large if sign > 0 else 1 / large),
         count=raw(Q, value=1e15),
+        deviation_square=raw(Q, B, value=large),
+        cluster_count=raw(M, value=1e15),
+        cluster_sum=raw(M, D, value=sign * 1e30),
     )
 
 
@@ -241,13 +300,13 @@ def extreme(agent_id: str, *, large: float, sign: float, state: State, sequence:
 @example([(0.0, 0.0, 1.0), (0.0, 1e-30, 1e15), (1e30, 1e30, 1e15), (0.0, 1e30, 1e15)])
 def test_extremes_that_are_let_in_never_stop_a_round(stories: list[tuple[float, float, float]]) -> None:
     """Scales that move by sixty orders of magnitude under terms of any size: what cannot be carried over is let go."""
-    state = federated()
+    state = msgspec.structs.replace(federated(schema=CURVED), moves=99, told_frames=1e9)
     total = 100.0
     for number, (mean, sd, grown) in enumerate(stories):
         state = open_round(state)
         total = min(1e15, total * 10 * grown)
         events: list[Event] = [
-            told(bootstrap("first", count=total, mean=mean, sd=sd, sequence=2 + number)),
+            told(bootstrap("first", schema=CURVED, count=total, mean=mean, sd=sd, sequence=2 + number)),
             answered(extreme("a", large=1e30, sign=1.0, state=state, sequence=2 + number)),
             answered(extreme("b", large=1e30, sign=-1.0, state=state, sequence=2 + number)),
         ]
@@ -260,7 +319,7 @@ def test_extremes_that_are_let_in_never_stop_a_round(stories: list[tuple[float, 
 def test_ten_thousand_terms_at_the_edge_of_indefinite_leave_the_sum_definite() -> None:
     """The most agents a fleet has, each a rounding error below zero in the same direction."""
     state = OPEN
-    event = answered(summary("a", state, precision=precision(-0.99e-5 * np.eye(F))))
+    event = answered(summary("a", state, precision=precision(-0.99e-7 * np.eye(F))))
     state, effects = rounds.step(state, event)
     assert effects == []
     crowd = {f"a{k}": state.answers["a"] for k in range(CONFIG.most_agents)}
@@ -268,10 +327,11 @@ def test_ten_thousand_terms_at_the_edge_of_indefinite_leave_the_sum_definite() -
     assert_sound(*close_round(state))
 
 
-def test_widest_schema_that_is_let_in_has_a_model_that_can_travel() -> None:
+@pytest.mark.parametrize("inducing", [0, 100], ids=["linear", "with inducing inputs"])
+def test_widest_schema_that_is_let_in_has_a_model_that_can_travel(inducing: int) -> None:
     """With the most agents a fleet has, under the longest names; a wider one is refused before it can become the fleet's."""
     state = open_round(rounds.init(CONFIG, START_MS))
-    widest = msgspec.structs.replace(WIDE, lags=11)
+    widest = msgspec.structs.replace(WIDE, lags=4 if inducing else 9, inducing=inducing)
     while widest.precision_size < MAX_PRECISION:
         narrower, widest = (
             widest,
@@ -286,7 +346,12 @@ def test_widest_schema_that_is_let_in_has_a_model_that_can_travel() -> None:
     state, effects = rounds.step(state, told(bootstrap("wide", schema=narrower)))
     assert effects == []
     state = open_round(close_round(state)[0])
+    if inducing:
+        state = msgspec.structs.replace(state, moves=99, told_frames=1e9)
+        state = open_round(close_round(state)[0])
+        assert state.feature_map is not None
+        assert state.feature_map.shared is not None
     longest = Included(incarnation=2**62, sequence=2**62, factor=1 / 3)
     crowd = {f"agent-{k:058}": longest for k in range(CONFIG.most_agents)}
-    payload = codec.encode(msgspec.structs.replace(rounds.model(state, START_MS), included=crowd))
+    payload = codec.encode(msgspec.structs.replace(fleet.model(state, START_MS), included=crowd))
     assert 0.8 * codec.MAX_BYTES < len(payload) <= codec.MAX_BYTES

@@ -159,19 +159,54 @@ MODEL = FleetModel(
     included={"pump-1": Included(incarnation=3, sequence=9, factor=0.9375)},
 )
 
-# golden file -> the message in it. Files are never edited, only added: a new form is a new file.
+# ---- the same, with what was added to the form since: every new field, not at its default
+
+HEATING_B = Covariate(
+    name="heating", unit="%", transform="log1p", topic="plant/boiler", field="power", known_ahead=True
+)
+SCHEMA_B = msgspec.structs.replace(
+    SCHEMA, covariates=(HEATING_B,), phases=(86_400.0, 604_800.0), harmonics=2, inducing=2, kernel="matern52"
+)
+STATUS_B = msgspec.structs.replace(STATUS, schema=SCHEMA_B)
+BOOTSTRAP_B = msgspec.structs.replace(BOOTSTRAP, schema=SCHEMA_B)
+SUMMARY_B = msgspec.structs.replace(
+    SUMMARY,
+    deviation_square=tensor(2, 7, numbers=tuple(k / 8 for k in range(14))),
+    cluster_count=tensor(2, numbers=(12.0, 0.0)),
+    cluster_sum=tensor(2, 3, numbers=(6.0, -3.0, 1.5, 0.0, 0.0, 0.0)),
+)
+MODEL_B = msgspec.structs.replace(
+    MODEL,
+    schema=SCHEMA_B,
+    noise_frames=250.5,
+    prior_variance=tensor(2, 2, numbers=(1.0, 0.5, 2.0, 0.25)),
+    deviation_variance=tensor(2, 2, numbers=(0.5, 0.0625, 0.5, 0.4375)),
+    inducing=tensor(2, 3, numbers=(20.0, 3.0, 0.5, 22.0, 2.5, -0.5)),
+    lengthscale=tensor(3, numbers=(2.5, 0.75, 1.0)),
+    columns=(9, 10, 8),
+    centres=tensor(2, 3, numbers=(0.0, 0.0, 0.5, 1.0, -1.0, -0.5)),
+)
+
+PREDICTION_C = msgspec.structs.replace(PREDICTION, log_density=-2.5)
+
+# Golden file -> the message in it. Files are never edited, only added: a new form is a new file, under another letter.
+# Written today byte for byte so, and read:
 GOLDEN: dict[str, Message] = {
-    "status-v1.json": STATUS,
-    "prediction-v1b.json": PREDICTION,
+    "status-v1b.json": STATUS_B,
+    "prediction-v1c.json": PREDICTION_C,
     "event-v1.json": EVENT,
     "health-v1.json": HEALTH,
     "round-v1.json": ROUND,
+    "bootstrap-v1b.bin": BOOTSTRAP_B,
+    "summary-v1b.bin": SUMMARY_B,
+    "model-v1b.bin": MODEL_B,
+}
+# Golden file -> what it means, of messages that are written with more fields today: read as then, never written again.
+READ_ONLY: dict[str, Message] = {
+    "status-v1.json": STATUS,
+    "prediction-v1.json": PREDICTION_V1,
+    "prediction-v1b.json": PREDICTION,
     "bootstrap-v1.bin": BOOTSTRAP,
     "summary-v1.bin": SUMMARY,
     "model-v1.bin": MODEL,
-}
-
-# golden file -> what it means, of messages that are written with more fields today: read as then, never written again.
-READ_ONLY: dict[str, Message] = {
-    "prediction-v1.json": PREDICTION_V1,
 }

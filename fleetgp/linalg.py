@@ -40,7 +40,7 @@ def lower_inverse(L: Array) -> Array:
     while SMALL * leaves < n:
         leaves *= 2
     L = _padded(L, leaves * -(-n // leaves))
-    result = np.tril(np.linalg.inv(_blocks(L, L.shape[-1] // leaves)))
+    result = _substituted(_blocks(L, L.shape[-1] // leaves))
     while result.shape[-3] > 1:
         top, bottom = result[..., 0::2, :, :], result[..., 1::2, :, :]
         h = top.shape[-1]
@@ -54,7 +54,19 @@ def _blocks(A: Array, size: int) -> Array:
     """The blocks of this size on the diagonals of matrices: [..., n / size, size, size], a view where A lies in one piece."""
     count = A.shape[-1] // size if size else 1
     parted = A.reshape(*A.shape[:-2], count, size, count, size)
-    return np.einsum("...iaib->...iab", parted)
+    return np.asarray(np.einsum("...iaib->...iab", parted))
+
+
+def _substituted(L: Array) -> Array:
+    """Inverse of small lower triangular matrices, row by row of all of them at once."""
+    result = np.zeros_like(L)
+    reciprocal = 1.0 / np.diagonal(L, axis1=-2, axis2=-1)
+    scaled = L * -reciprocal[..., None]
+    for i in range(L.shape[-1]):
+        result[..., i, i] = reciprocal[..., i]
+        if i:
+            result[..., i, :i] = (scaled[..., i : i + 1, :i] @ result[..., :i, :i])[..., 0, :]
+    return result
 
 
 def _padded(L: Array, size: int) -> Array:

@@ -116,7 +116,7 @@ def _sequential(learner: Learner, X: Array, target: Array, share: Array) -> tupl
     """Weights after the frames, and means and known variances [n, T, Q] of each from those before it."""
     mean, cov = learner.weights
     cov = symmetric(cov)  # a copy, and from here on symmetric to the last bit
-    noise = np.moveaxis(learning.taught_noise(learner, share), 0, -1)  # [T, Q, n]
+    noise = np.ascontiguousarray(np.moveaxis(learning.taught_noise(learner, share), 0, -1))  # [T, Q, n]
     rounding = posterior.is_rounding(learner.weights, X)
     means, known = np.empty_like(noise), np.empty_like(noise)
     for begin in range(0, len(X), BLOCK):

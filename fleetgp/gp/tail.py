@@ -98,19 +98,21 @@ def followed(scales: Array, squares: Array) -> tuple[Array, Array]:
     squares = np.where(is_missing, 1.0, squares)[:, None, :]
     stays = np.where(is_missing, 1.0, 1.0 - RATE)[:, None, :]
     pulls = np.where(is_missing[:, None, :], 0.0, RATE * (v + 1.0) * squares)
-    all_ = np.empty((len(squares) + 1, *scales.shape))
-    all_[0] = scales
+    # of v times the scale, which takes one operation less a frame
+    path = np.empty((len(squares) + 1, *scales.shape))
+    path[0] = v * scales
     is_clipped = not _stays_within(scales, squares)
     factor = np.empty_like(scales)
-    for before, after, pull, square, stay in zip(all_[:-1], all_[1:], pulls, squares, stays, strict=True):
-        np.multiply(before, v, out=factor)
-        np.add(factor, square, out=factor)
-        np.divide(pull, factor, out=factor)
-        np.add(factor, stay, out=factor)
-        np.multiply(before, factor, out=after)
+    add, multiply, divide = np.add, np.multiply, np.divide
+    for before, after, pull, square, stay in zip(path[:-1], path[1:], pulls, squares, stays, strict=True):
+        add(before, square, factor)
+        divide(pull, factor, factor)
+        add(factor, stay, factor)
+        multiply(before, factor, after)
         if is_clipped:
-            np.clip(after, LEAST_SCALE, MOST_SCALE, out=after)
-    return all_[:-1], all_[-1]
+            np.clip(after, v * LEAST_SCALE, v * MOST_SCALE, out=after)
+    path /= v
+    return path[:-1], path[-1]
 
 
 def _stays_within(scales: Array, squares: Array) -> bool:

@@ -57,38 +57,32 @@ def steps(calibration: Calibration, z: Array) -> tuple[Array, Calibration]:
     seen, miscoverage, radius = (x.copy() for x in calibration[1:])
     before = np.empty(z.shape)
     for q, sizes in enumerate(np.abs(z).T):
-        track = _Track(errors[q], int(seen[q]), float(miscoverage[q]), float(radius[q]))
-        before[:, q] = track.follow(sizes.tolist())
-        errors[q], seen[q], miscoverage[q], radius[q] = track.errors, track.seen, track.miscoverage, track.radius
+        state = errors[q].tolist(), int(seen[q]), float(miscoverage[q]), float(radius[q])
+        before[:, q], (errors[q], seen[q], miscoverage[q], radius[q]) = _followed(*state, sizes.tolist())
     return before, Calibration(errors, seen, miscoverage, radius)
 
 
-class _Track:
-    """One channel under way, its window kept in order so that a frame costs a bisection and not a partition."""
-
-    def __init__(self, errors: Array, seen: int, miscoverage: float, radius: float) -> None:
-        self.errors, self.seen, self.miscoverage, self.radius = errors.tolist(), seen, miscoverage, radius
-        self._ordered = sorted(self.errors[: min(seen, WINDOW)])
-
-    def follow(self, sizes: list[float]) -> list[float]:
-        """Step through |z|, NaN where nothing was observed: the radius before each."""
-        before = []
-        for size in sizes:
-            before.append(self.radius)
-            if size == size:
-                self._step(size)
-        return before
-
-    def _step(self, size: float) -> None:
-        self.miscoverage = min(0.5, max(0.001, self.miscoverage + STEP * (0.1 - (size > self.radius))))
-        place, ordered = self.seen % WINDOW, self._ordered
-        if self.seen >= WINDOW:
-            del ordered[bisect_left(ordered, self.errors[place])]
+def _followed(
+    errors: list[float], seen: int, miscoverage: float, radius: float, sizes: list[float]
+) -> tuple[list[float], tuple[list[float], int, float, float]]:
+    """One channel's radius before each |z|, and its state after all; the window kept in order: a bisection, no partition."""
+    ordered = sorted(errors[: min(seen, WINDOW)])
+    before = []
+    for size in sizes:
+        before.append(radius)
+        if size != size:  # nothing was observed
+            continue
+        miscoverage += STEP * (0.1 - (size > radius))
+        miscoverage = 0.001 if miscoverage < 0.001 else min(miscoverage, 0.5)
+        place = seen % WINDOW
+        if seen >= WINDOW:
+            del ordered[bisect_left(ordered, errors[place])]
         insort(ordered, size)
-        self.errors[place] = size
-        self.seen += 1
+        errors[place] = size
+        seen += 1
         n = len(ordered)
-        self.radius = GAUSSIAN_90 if n < ENOUGH else max(1e-9, ordered[_rank(n, self.miscoverage) - 1])
+        radius = GAUSSIAN_90 if n < ENOUGH else max(1e-9, ordered[_rank(n, miscoverage) - 1])
+    return before, (errors, seen, miscoverage, radius)
 
 
 def _rank(n: int, miscoverage: float) -> int:

@@ -36,14 +36,47 @@ def inverse(A: Array) -> Array:
 
 def lower_inverse(L: Array) -> Array:
     """Inverse of lower triangular matrices [..., n, n], by halves: several times as fast as a general inverse."""
-    n = L.shape[-1]
-    if n <= SMALL:
-        return np.asarray(np.tril(np.linalg.inv(L)))
-    half = n // 2
+    n, leaves = L.shape[-1], 1
+    while SMALL * leaves < n:
+        leaves *= 2
+    L = _padded(L, leaves * -(-n // leaves))
+    result = _substituted(_blocks(L, L.shape[-1] // leaves))
+    while result.shape[-3] > 1:
+        top, bottom = result[..., 0::2, :, :], result[..., 1::2, :, :]
+        h = top.shape[-1]
+        result = np.zeros((*top.shape[:-2], 2 * h, 2 * h))
+        result[..., :h, :h], result[..., h:, h:] = top, bottom
+        result[..., h:, :h] = -bottom @ (_blocks(L, 2 * h)[..., h:, :h] @ top)
+    return np.asarray(result[..., 0, :n, :n])
+
+
+def _blocks(A: Array, size: int) -> Array:
+    """The blocks of this size on the diagonals of matrices: [..., n / size, size, size], a view where A lies in one piece."""
+    count = A.shape[-1] // size if size else 1
+    parted = A.reshape(*A.shape[:-2], count, size, count, size)
+    return np.asarray(np.einsum("...iaib->...iab", parted))
+
+
+def _substituted(L: Array) -> Array:
+    """Inverse of small lower triangular matrices, row by row of all of them at once."""
     result = np.zeros_like(L)
-    top, bottom = lower_inverse(L[..., :half, :half]), lower_inverse(L[..., half:, half:])
-    result[..., :half, :half], result[..., half:, half:] = top, bottom
-    result[..., half:, :half] = -bottom @ (L[..., half:, :half] @ top)
+    reciprocal = 1.0 / np.diagonal(L, axis1=-2, axis2=-1)
+    scaled = L * -reciprocal[..., None]
+    for i in range(L.shape[-1]):
+        result[..., i, i] = reciprocal[..., i]
+        if i:
+            result[..., i, :i] = (scaled[..., i : i + 1, :i] @ result[..., :i, :i])[..., 0, :]
+    return result
+
+
+def _padded(L: Array, size: int) -> Array:
+    """Triangular matrices with ones further down the diagonal, up to this size."""
+    n = L.shape[-1]
+    if n == size:
+        return L
+    result = np.zeros((*L.shape[:-2], size, size))
+    result[..., :n, :n] = L
+    result[..., range(n, size), range(n, size)] = 1.0
     return result
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from fleetgp import features
-from fleetgp.arrays import Array
+from fleetgp.arrays import Array, Mask
 from fleetgp.gp import learner as learning
 from fleetgp.gp import posterior, tail
 from fleetgp.gp.learner import Around, Forecast, Forgetting, Inputs, Learner
@@ -19,7 +19,9 @@ from fleetgp.gp.ring import Row
 from fleetgp.gp.tail import Tail
 from fleetgp.linalg import lower_inverse, symmetric
 
-BLOCK = 64
+BLOCK = 32
+# frames that are looked at as a whole, if no solution comes between
+MOST = 512
 # a noise that stands for "not observed": so large that it teaches nothing, small enough to be multiplied
 NEVER = 1e60
 
@@ -33,8 +35,8 @@ def foresee_and_learn(learner: Learner, inputs: Inputs, observed: Array, rule: F
     parts: list[Forecast] = []
     begin, n = 0, len(observed)
     while begin < n:
-        end = begin + min(BLOCK, n - begin, _until_due(learner, rule))
-        learner, forecast = _block(learner, part(inputs, begin, end), observed[begin:end])
+        end = begin + min(MOST, n - begin, _until_due(learner, rule))
+        learner, forecast = _until_solved(learner, part(inputs, begin, end), observed[begin:end])
         if len(learner.fresh) >= learning.due(learner.frames, rule):
             learner = learning.refresh(learner, rule)
         parts.append(forecast)
@@ -78,7 +80,7 @@ def _until_due(learner: Learner, rule: Forgetting) -> int:
     return count
 
 
-def _block(learner: Learner, inputs: Inputs, observed: Array) -> tuple[Learner, Forecast]:
+def _until_solved(learner: Learner, inputs: Inputs, observed: Array) -> tuple[Learner, Forecast]:
     """Frames between two solutions."""
     unit = learner.basis.scaling.scale[: learner.basis.shape.channels]
     X = features.features(learner.basis, inputs.inputs)
@@ -111,45 +113,62 @@ def _block(learner: Learner, inputs: Inputs, observed: Array) -> tuple[Learner, 
 
 
 def _sequential(learner: Learner, X: Array, target: Array, share: Array) -> tuple[Weights, Array, Array]:
-    """Weights after the block, and means and known variances [n, T, Q] of each frame from those before it."""
-    before = learner.weights
-    noise = np.minimum(np.moveaxis(learning.taught_noise(learner, share), 0, -1), NEVER)  # [T, Q, n]
-    A = X @ before.cov  # [T, Q, n, F]
-    K = A @ X.T
-    known = np.diagonal(K, axis1=-2, axis2=-1)
-    noise = np.where(known > posterior.is_rounding(before, X), noise, NEVER)
-    L: Array = np.linalg.cholesky(K + posterior.diagonal(noise)).astype(float, copy=False)
-    first = before.mean @ X.T  # [T, Q, n]
-    rest = np.where(noise < NEVER, target.T - first, 0.0)
+    """Weights after the frames, and means and known variances [n, T, Q] of each from those before it."""
+    mean, cov = learner.weights
+    cov = symmetric(cov)  # a copy, and from here on symmetric to the last bit
+    noise = np.ascontiguousarray(np.moveaxis(learning.taught_noise(learner, share), 0, -1))  # [T, Q, n]
+    rounding = posterior.is_rounding(learner.weights, X)
+    means, known = np.empty_like(noise), np.empty_like(noise)
+    for begin in range(0, len(X), BLOCK):
+        s = slice(begin, begin + BLOCK)
+        mean, means[..., s], known[..., s] = _block(mean, cov, X[s], target[s].T, noise[..., s], rounding[..., s])
+    return Weights(mean, cov), np.moveaxis(means, -1, 0), np.moveaxis(known, -1, 0)
+
+
+def _block(
+    mean: Array, cov: Array, X: Array, target: Array, noise: Array, rounding: Array
+) -> tuple[Array, Array, Array]:
+    """Mean weights after a block, and means and known variances [T, Q, n] of its frames; ``cov`` becomes that after it.
+
+    target [Q, n], noise and rounding [T, Q, n]: the variance below which what is known of a frame is all rounding.
+    """
+    A = X @ cov  # [T, Q, n, F]
+    S = A @ X.T
+    diagonal = np.einsum("...ii->...i", S)  # a view
+    known = diagonal.copy()
+    is_taught = (noise < NEVER) & (known > rounding)
+    diagonal += np.where(is_taught, noise, NEVER)
+    L: Array = np.linalg.cholesky(S).astype(float, copy=False)
+    first = mean @ X.T  # [T, Q, n]
     L_inv = lower_inverse(L)
-    e, G = L_inv @ rest[..., None], L_inv @ A
-    lower = np.tril(L, -1)
-    means = first + (lower @ e)[..., 0]
-    known = np.maximum(known - np.sum(lower * lower, axis=-1), 0.0)
-    weights = Weights(before.mean + (G.mT @ e)[..., 0], symmetric(before.cov - G.mT @ G))
-    return weights, np.moveaxis(means, -1, 0), np.moveaxis(known, -1, 0)
+    e, G = L_inv @ np.where(is_taught, target - first, 0.0)[..., None], L_inv @ A
+    np.einsum("...ii->...i", L)[:] = 0.0
+    known = np.maximum(known - np.einsum("...ij,...ij->...i", L, L), 0.0)
+    cov -= G.mT @ G
+    return mean + (G.mT @ e)[..., 0], first + (L @ e)[..., 0], known
 
 
 def _follow(
     start: Tail, errors: Array, variances: Array, means: Array, target: Array
 ) -> tuple[Tail, Array, Array, Array]:
-    """Tail after the block, and each frame's factor of the squared scale, mean and squared scale of the mixture [n, Q]."""
-    gains = tail.track_densities(start, errors, variances)
-    tracks = np.empty_like(gains)
-    current = start.tracks
+    """Tail after the frames, and each one's factor of the squared scale, mean and squared scale of the mixture [n, Q]."""
     # a frame with nothing in it lets no time pass
     is_taught = ~np.all(np.isnan(target), axis=1)
-    for i, gain in enumerate(gains):
-        tracks[i] = current
-        if is_taught[i]:
-            current = tail.TRACK_MEMORY * current + gain
-    mean, squared = tail.mixed(tracks, means, variances)
+    tracks = _decayed(start.tracks, tail.track_densities(start, errors, variances), is_taught)
+    mean, squared = tail.mixed(tracks[:-1], means, variances)
     square = (target - mean) ** 2 / squared
     scales, follows = tail.followed(start.scales, square)
     count = np.sum(is_taught)
     left = tail.MEMORY ** (count - np.cumsum(is_taught))
     densities = tail.MEMORY**count * start.densities
     densities = densities + np.tensordot(left, tail.all_densities(scales, square), 1)
-    after = Tail(follows, densities, current, start.chosen)
+    after = Tail(follows, densities, tracks[-1], start.chosen)
     chosen = start.chosen.astype(int)
     return after, scales[:, chosen, np.arange(len(chosen))], mean, squared
+
+
+def _decayed(start: Array, gains: Array, is_taught: Mask) -> Array:
+    """Running log densities by memory before each frame and after all [n + 1, T, Q]; few enough that no power overflows."""
+    time = np.concatenate(([0.0], np.cumsum(is_taught)))
+    power = (tail.TRACK_MEMORY**time)[:, None, None]
+    return np.asarray(power * np.concatenate((start[None], start + np.cumsum(gains / power[1:], axis=0))))

@@ -86,22 +86,40 @@ def weight(square: Array, degrees: Array) -> Array:
 
 def follow(scales: Array, square: Array) -> Array:
     """Scales [G, Q] after errors of this square [Q] over the law's variance; NaN where nothing was observed."""
-    return followed(scales, square[None])[1]
+    v = DEGREES[:, None]
+    new = scales * (1.0 - RATE + RATE * (v + 1.0) * square / (v * scales + square))
+    return np.where(np.isnan(square), scales, np.clip(new, LEAST_SCALE, MOST_SCALE))
 
 
 def followed(scales: Array, squares: Array) -> tuple[Array, Array]:
-    """Scales before each of n frames [n, G, Q] and after them all [G, Q]; squares [n, Q]."""
-    before = np.empty((len(squares), *scales.shape))
+    """Scales before each of n frames [n, G, Q] and after them all [G, Q]; squares [n, Q]. ``follow``, one after another."""
     v = DEGREES[:, None]
-    pulls = RATE * (v + 1.0) * squares[:, None, :]
     is_missing = np.isnan(squares)
-    is_whole = ~np.any(is_missing, axis=1)
-    for i, (pull, square) in enumerate(zip(pulls, squares, strict=True)):
-        before[i] = scales
-        new = scales * (1.0 - RATE + pull / (v * scales + square))
-        new = np.minimum(np.maximum(new, LEAST_SCALE), MOST_SCALE)
-        scales = new if is_whole[i] else np.where(is_missing[i], scales, new)
-    return before, scales
+    squares = np.where(is_missing, 1.0, squares)[:, None, :]
+    stays = np.where(is_missing, 1.0, 1.0 - RATE)[:, None, :]
+    pulls = np.where(is_missing[:, None, :], 0.0, RATE * (v + 1.0) * squares)
+    # of v times the scale, which takes one operation less a frame
+    path = np.empty((len(squares) + 1, *scales.shape))
+    path[0] = v * scales
+    is_clipped = not _stays_within(scales, squares)
+    factor = np.empty_like(scales)
+    add, multiply, divide = np.add, np.multiply, np.divide
+    for before, after, pull, square, stay in zip(path[:-1], path[1:], pulls, squares, stays, strict=True):
+        add(before, square, factor)
+        divide(pull, factor, factor)
+        add(factor, stay, factor)
+        multiply(before, factor, after)
+        if is_clipped:
+            np.clip(after, v * LEAST_SCALE, v * MOST_SCALE, out=after)
+    path /= v
+    return path[:-1], path[-1]
+
+
+def _stays_within(scales: Array, squares: Array) -> bool:
+    """Whether no scale can reach its bounds: one falls by RATE a frame at most, and rises by RATE (v + 1) / v squares."""
+    least = np.min(scales) * (1.0 - RATE) ** len(squares)
+    most = np.max(scales) + 2.0 * RATE * np.sum(np.max(squares, axis=(1, 2)))
+    return bool(least > LEAST_SCALE and most < MOST_SCALE)
 
 
 def all_densities(scales: Array, square: Array) -> Array:

@@ -164,3 +164,27 @@ def test_frequent_outliers_lift_the_threshold_above_themselves() -> None:
     assert state.threshold > 50
     assert "opened" not in changes[-1000:]
     assert changes.count("opened") < 30
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_quiet_steps_are_single_steps_up_to_the_first_that_alarms(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    told = [None if rng.random() < 0.1 else float(v) for v in rng.exponential(2.0, 1500)]
+    found, thresholds = alarm.quiet(alarm.init(BASE), told, BASE)
+    state, expected = alarm.init(BASE), []
+    for value in told:
+        after, change = (state, "none") if value is None else alarm.step(state, value, BASE)
+        if change != "none":
+            break
+        expected.append(state.threshold)
+        state = after
+    assert thresholds == expected
+    assert len(expected) < 1500
+    np.testing.assert_array_equal(found.recent, state.recent)
+    assert found[1:] == state[1:]
+
+
+def test_quiet_steps_take_a_base_that_was_raised_in_between() -> None:
+    found, thresholds = alarm.quiet(alarm.init(BASE), [1.0, None, 12.0, 16.0], 15.0)
+    assert thresholds == [BASE, 15.0, 15.0]
+    assert (found.threshold, found.seen, found.is_open) == (15.0, 2, False)

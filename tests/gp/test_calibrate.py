@@ -154,3 +154,19 @@ def test_only_the_window_is_remembered() -> None:
     _, _, state = run(z)
     assert state.errors.shape == (2, WINDOW)
     np.testing.assert_array_equal(np.sort(state.errors), np.sort(np.abs(z[-WINDOW:].T)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_frames_at_once_are_one_by_one_to_the_last_bit(kind: str) -> None:
+    z = errors(kind)[:700, :6].copy()
+    z[:, 1] = np.round(z[:, 1], 1)  # many of the same size
+    z[5, 2] = np.inf
+    _, expected, after = run(z)
+    for size in (1, 13, 700):
+        state, found = calibrate.init(6), []
+        for begin in range(0, len(z), size):
+            radius, state = calibrate.steps(state, z[begin : begin + size])
+            found.append(radius)
+        np.testing.assert_array_equal(np.concatenate(found), expected)
+        for one, other in zip(state, after, strict=True):
+            np.testing.assert_array_equal(one, other)

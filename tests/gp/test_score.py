@@ -12,7 +12,7 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetgp.score import blame, log_chi_square_tail, score
+from fleetgp.score import blame, log_chi_square_tail, score, scores
 
 RARE = settings(max_examples=40, deadline=None, derandomize=True)
 DOFS = range(1, 65)
@@ -134,3 +134,13 @@ def test_an_event_of_many_equal_channels_blames_them_all() -> None:
     shares = blame(np.full(64, -5.0), tuple(f"c{i}" for i in range(64)))
     assert len(shares) == 64
     assert list(shares.values()) == pytest.approx([1 / 64] * 64)
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 6, 64])
+def test_scores_of_many_frames_are_those_of_each(channels: int) -> None:
+    rng = np.random.default_rng(channels)
+    z = rng.standard_normal((400, channels)) * np.geomspace(1e-3, 1e3, 400)[:, None]
+    z[rng.random(z.shape) < 0.3] = np.nan
+    z[0], z[1], z[2, 0], z[3, 0] = np.nan, 0.0, np.inf, 1e200
+    # 1e-15: a score near 0 is the last bit of a probability near 1
+    np.testing.assert_allclose(scores(z), [score(row) for row in z], rtol=1e-12, atol=1e-15)

@@ -125,12 +125,13 @@ def _adopt(state: State, event: ModelArrived) -> tuple[State, list[Effect]]:
     except PeerError as err:
         return state, [Count(f"model_{err.code}", 1, err.detail)]
     learner, effects = _informed(state.learner, published.basis, known)
+    shadow = None if state.shadow is None else _informed(state.shadow, published.basis, known)[0]
     Q, centre = len(schema.channels), published.basis.scaling.centre
     centres = np.zeros((0, 0)) if published.centres is None else published.centres
     state = msgspec.structs.replace(
         state,
         learner=learner,
-        shadow=None if is_moved or state.shadow is None else learning.inform(state.shadow, known),
+        shadow=shadow,
         # useful from the first reading: the fleet's centre stands in for readings that were never made
         lags=np.where(np.isfinite(state.lags), state.lags, centre[:Q]),
         age=np.where(np.isfinite(state.lags[0]), state.age, learning.MAX_AGE),

@@ -17,6 +17,7 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.errors import ConfigError
+from fleetgp.payloads.content import LARGEST
 
 MOST_LATE = 600
 SILENT_AFTER = 20
@@ -29,7 +30,10 @@ PHASE_WRAP = 0.6
 
 
 class Sample(msgspec.Struct, frozen=True, array_like=True):
-    """Values of some inputs at one time: positions among schema.inputs, values (NaN = said to be missing)."""
+    """Values of some inputs at one time: positions among schema.inputs, values (NaN = said to be missing).
+
+    A value beyond LARGEST counts as missing; the doors that readings come in by have told of it.
+    """
 
     at_ms: int
     received_ms: int
@@ -188,7 +192,7 @@ def _filled(slot: Slot | None, sample: Sample, at_ms: int, size: int) -> tuple[S
         if arrived[position]:
             doubled += 1
             continue
-        values[position] = value
+        values[position] = value if abs(value) <= LARGEST else math.nan
         arrived[position] = 1.0
     return Slot(values, arrived, min(slot.at_ms, at_ms), min(slot.received_ms, sample.received_ms)), doubled
 

@@ -16,7 +16,7 @@ from edge_agent import history
 from edge_agent.frames import Frame
 from edge_agent.history import Before, Rows
 from edge_agent.state import Count, Effect, Publish, State
-from edge_agent.watch import LOCAL_FRAMES, MAX_SCORE, MOST_SD, watch
+from edge_agent.watch import MAX_SCORE, MOST_SD, is_placing, watch
 from fleetgp import alarm as alarms
 from fleetgp import calibrate
 from fleetgp.alarm import Alarm
@@ -101,7 +101,7 @@ def _until_moved(state: State, most: int) -> int:
     assert state.learner is not None
     seen, is_own = state.learner.frames + 1, state.basis == 0
     for k in range(most):
-        if seen + k == LOCAL_FRAMES or (is_own and moves.may_rescale(seen + k)):
+        if is_placing(state, seen + k) or (is_own and moves.may_rescale(seen + k)):
             return k
     return most
 

@@ -16,6 +16,7 @@ from fleetgp.arrays import Array, Mask
 from fleetgp.errors import NotFinite
 from fleetgp.gp import learner as learning
 from fleetgp.gp import moves
+from fleetgp.gp.ring import SIZE
 from fleetgp.schema import Transform
 from fleetgp.score import blame, score
 from fleetgp.wire.messages import AnomalyEvent, ChannelPrediction, Prediction
@@ -118,9 +119,16 @@ def _teach(state: State, forecast: learning.Forecast, taught: Array, believable:
     moments = scaling.observe(state.moments, believable)
     if state.basis == 0:
         learner = moves.rescale(learner, moments)
-    if learner.frames == LOCAL_FRAMES:
+    if is_placing(state, learner.frames):
         learner = moves.place_local(learner, config.local_inducing, config.schema.kernel)
     return msgspec.structs.replace(state, learner=learner, moments=moments, shadow=None, shadow_lead=0.0)
+
+
+def is_placing(state: State, frames: int) -> bool:
+    """Whether the local layer gets its places after so many frames. Frames may leap, when a shadow takes the learner's place."""
+    assert state.learner is not None
+    is_wanted = state.config.local_inducing > 0 and state.learner.basis.local is None
+    return is_wanted and LOCAL_FRAMES <= frames <= SIZE
 
 
 def _shadow(state: State, forecast: learning.Forecast, observed: Array) -> State:
@@ -166,7 +174,7 @@ def _settle(state: State, at_ms: int, is_new: Mask) -> State:
         return state
     rest = learning.foresee(state.learner, _inputs(state, at_ms, np.full(len(state.covariates), np.nan)))
     level = np.where(is_new, state.lags[0], np.nan)
-    learner = learning.learn(state.learner, rest, level, state.config.forgetting)
+    learner = learning.settle(state.learner, rest, level, state.config.forgetting)
     return msgspec.structs.replace(state, learner=learner)
 
 

@@ -214,15 +214,33 @@ def learn(learner: Learner, forecast: Forecast, observed: Array, rule: Forgettin
         return learner
     unit = learner.basis.scaling.scale[: learner.basis.shape.channels]
     target = (observed - forecast.inputs.last) / unit
-    errors = target - forecast.means
     share = shares(learner, forecast.features, forecast.around, target)
-    weights = posterior.learn(learner.weights, forecast.features, errors, taught_noise(learner, share))
     square = ((observed - forecast.mean) / unit) ** 2 / forecast.squared
-    errors_in_scales = (observed - forecast.mean) / forecast.scale
+    followed = tail.step(learner.tail, target - forecast.means, forecast.variances, square)
+    errors = (observed - forecast.mean) / forecast.scale
+    return _taught(learner._replace(tail=followed), forecast, target, share, errors, rule)
+
+
+def settle(learner: Learner, forecast: Forecast, level: Array, rule: Forgetting) -> Learner:
+    """After a place of rest that is no reading: level [Q] in transformed units, NaN = none; one sure frame, however far out.
+
+    It says nothing of the law's tail and of how channels err together.
+    """
+    target = (level - forecast.inputs.last) / learner.basis.scaling.scale[: learner.basis.shape.channels]
+    share = np.where(np.isnan(target), 0.0, 1.0)
+    return _taught(learner, forecast, target, share, np.full_like(target, np.nan), rule)
+
+
+def _taught(
+    learner: Learner, forecast: Forecast, target: Array, share: Array, errors: Array, rule: Forgetting
+) -> Learner:
+    """The weights after targets [Q] of these shares [Q]; errors [Q] as the ring's rows keep them."""
+    unit = learner.basis.scaling.scale[: learner.basis.shape.channels]
+    noise = taught_noise(learner, share)
+    row = Row(forecast.inputs.inputs, forecast.features, target * unit, share, errors)
     learner = learner._replace(
-        weights=weights,
-        tail=tail.step(learner.tail, errors, forecast.variances, square),
-        fresh=(*learner.fresh, Row(forecast.inputs.inputs, forecast.features, target * unit, share, errors_in_scales)),
+        weights=posterior.learn(learner.weights, forecast.features, target - forecast.means, noise),
+        fresh=(*learner.fresh, row),
         frames=learner.frames + 1,
     )
     return refresh(learner, rule) if len(learner.fresh) >= due(learner.frames, rule) else learner

@@ -15,6 +15,7 @@ from edge_agent import agent
 from edge_agent.frames import Sample
 from edge_agent.state import AgentConfig, Count, Effect, Event, ModelArrived, Publish, Readings, RoundOpened, State
 from fleetgp.arrays import Array
+from fleetgp.gp import learner as learning
 from fleetgp.schema import Channel, Covariate, Schema
 from fleetgp.wire import codec
 from fleetgp.wire.messages import AnomalyEvent, ChannelPrediction, FleetModel, Prediction
@@ -91,6 +92,12 @@ def counts(effects: Iterable[Effect]) -> dict[str, int]:
         if isinstance(effect, Count):
             result[effect.reason] = result.get(effect.reason, 0) + effect.number
     return result
+
+
+def learnt(state: State) -> Array:
+    """Frames [Q] behind what the long memory learnt of each channel, faded."""
+    assert state.learner is not None
+    return learning.total(state.learner).n[learning.LONG]
 
 
 def law(prediction: ChannelPrediction) -> tuple[float, float, float]:

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from agent_streams import MIXED, START, TICK, ar_rows, events, feed, fresh, mixed_rows, predictions
+from agent_streams import MIXED, START, TICK, ar_rows, events, feed, fresh, learnt, mixed_rows, predictions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,8 +30,7 @@ def calm() -> State:
 
 def weight(state: State) -> float:
     """Frames behind what was learnt, faded."""
-    assert state.learner is not None
-    return float(state.learner.statistics.n.sum())
+    return float(learnt(state).sum())
 
 
 def wild(seed: int, count: int, sd: float = 30.0) -> list[Array]:
@@ -132,8 +131,7 @@ def test_a_channel_that_speaks_for_the_first_time_is_no_event() -> None:
         row[1] += 5000.0
     state, effects = feed(fresh(), rows)
     assert events(effects) == []
-    assert state.learner is not None
-    assert state.learner.statistics.n[1] > 40
+    assert learnt(state)[1] > 40
 
 
 def test_an_event_stays_open_while_nothing_comes_and_closes_when_all_is_calm(calm: State) -> None:

@@ -36,7 +36,7 @@ from fleetgp.wire.convert import from_triangles, to_array
 from fleetgp.wire.freeze import freeze
 from fleetgp.wire.messages import FleetModel, Summary
 
-F = features.size(2, 2, 0)
+F = features.Shape(2, 2, 0).linear
 
 
 def belief_of(model: FleetModel) -> Belief:

@@ -22,7 +22,7 @@ from fleetgp.wire.freeze import freeze
 from fleetgp.wire.messages import FleetModel, Included, Tensor
 
 MODEST = settings(max_examples=60, deadline=None, derandomize=True)
-F = features.size(2, 2, 0)
+F = features.Shape(2, 2, 0).linear
 
 
 @pytest.fixture(scope="module")

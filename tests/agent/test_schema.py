@@ -64,7 +64,7 @@ def test_what_passes_fits_on_the_wire(channels: int, covariates: int, lags: int)
 
     A summary is the triangles [Q, F(F+1)/2] and a few arrays [Q, F] of doubles; a tenth is left for all the rest.
     """
-    size = features.size(channels, lags, covariates)
+    size = features.Shape(channels, lags, covariates).linear
     numbers = channels * size * (size + 1) // 2
     try:
         check(schema(channels, covariates, lags))

@@ -19,7 +19,7 @@ from fleetgp.wire.messages import Bootstrap, FleetModel, Summary, Tensor
 pytestmark = pytest.mark.broker
 
 SCHEMA = Schema(channels=(Channel(name="flow"), Channel(name="dust")))
-Q, F = 2, features.size(2, 2, 0)
+Q, F = 2, features.Shape(2, 2, 0).linear
 
 
 def bootstrap(agent: str, **changes: object) -> Bootstrap:

@@ -144,7 +144,7 @@ def _follow(
         if is_taught[i]:
             current = tail.TRACK_MEMORY * current + gain
     mean, squared = tail.mixed(tracks, means, variances)
-    square = (target - mean) ** 2 / squared
+    square = tail.squared(target - mean, squared)
     scales, follows = tail.followed(start.scales, square)
     count = np.sum(is_taught)
     left = tail.MEMORY ** (count - np.cumsum(is_taught))

@@ -217,7 +217,7 @@ def learn(learner: Learner, forecast: Forecast, observed: Array, rule: Forgettin
     errors = target - forecast.means
     share = shares(learner, forecast.features, forecast.around, target)
     weights = posterior.learn(learner.weights, forecast.features, errors, taught_noise(learner, share))
-    square = ((observed - forecast.mean) / unit) ** 2 / forecast.squared
+    square = tail.squared((observed - forecast.mean) / unit, forecast.squared)
     errors_in_scales = (observed - forecast.mean) / forecast.scale
     learner = learner._replace(
         weights=weights,
@@ -233,7 +233,7 @@ def shares(learner: Learner, x: Array, around: Around, target: Array) -> Array:
     mean, known = posterior.foreseen(learner.solved, x)
     other = learner.noise_var[LONG] * around.growth + around.extra
     variance = np.maximum(known + other, around.floor_var)
-    weight = tail.weight((target - mean) ** 2 / variance, tail.degrees(learner.tail))
+    weight = tail.weight(tail.squared(target - mean, variance), tail.degrees(learner.tail))
     return np.where(np.isnan(target), 0.0, weight / around.growth)
 
 

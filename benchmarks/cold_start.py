@@ -21,6 +21,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,8 @@ def join(setting: Setting, station: str) -> dict[str, dict[str, Any]]:
     skipped = csv.Skipped()
 
     def records(name: str) -> Iterator[csv.Record]:
-        return (r for r in csv.read(setting.files[name], described, skipped) if begin_ms <= r.at_ms < end_ms)
+        rows = takewhile(lambda r: r.at_ms < end_ms, csv.read(setting.files[name], described, skipped))
+        return (r for r in rows if r.at_ms >= begin_ms)
 
     plan = Plan(
         agent=AgentConfig(agent_id=station, schema=described.schema, is_live=False),

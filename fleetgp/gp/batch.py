@@ -156,7 +156,7 @@ def _follow(
     is_taught = ~np.all(np.isnan(target), axis=1)
     tracks = _decayed(start.tracks, tail.track_densities(start, errors, variances), is_taught)
     mean, squared = tail.mixed(tracks[:-1], means, variances)
-    square = (target - mean) ** 2 / squared
+    square = tail.squared(target - mean, squared)
     scales, follows = tail.followed(start.scales, square)
     count = np.sum(is_taught)
     left = tail.MEMORY ** (count - np.cumsum(is_taught))

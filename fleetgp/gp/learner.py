@@ -215,7 +215,7 @@ def learn(learner: Learner, forecast: Forecast, observed: Array, rule: Forgettin
     unit = learner.basis.scaling.scale[: learner.basis.shape.channels]
     target = (observed - forecast.inputs.last) / unit
     share = shares(learner, forecast.features, forecast.around, target)
-    square = ((observed - forecast.mean) / unit) ** 2 / forecast.squared
+    square = tail.squared((observed - forecast.mean) / unit, forecast.squared)
     followed = tail.step(learner.tail, target - forecast.means, forecast.variances, square)
     errors = (observed - forecast.mean) / forecast.scale
     return _taught(learner._replace(tail=followed), forecast, target, share, errors, rule)
@@ -251,7 +251,7 @@ def shares(learner: Learner, x: Array, around: Around, target: Array) -> Array:
     mean, known = posterior.foreseen(learner.solved, x)
     other = learner.noise_var[LONG] * around.growth + around.extra
     variance = np.maximum(known + other, around.floor_var)
-    weight = tail.weight((target - mean) ** 2 / variance, tail.degrees(learner.tail))
+    weight = tail.weight(tail.squared(target - mean, variance), tail.degrees(learner.tail))
     return np.where(np.isnan(target), 0.0, weight / around.growth)
 
 

@@ -22,6 +22,8 @@ MEMORY = 0.995
 TRACK_MEMORY = 0.99
 LONG_LEAD = 1.0
 LEAST_SCALE, MOST_SCALE = 1e-4, 1e4
+# z^2 from which a frame counts as no odder: an infinite one would leave no number in any running sum
+MOST_SQUARE = 1e100
 # log of the normalising constant of the standard Student-t density
 LOG_NORM = np.array([math.lgamma((v + 1) / 2) - math.lgamma(v / 2) - 0.5 * math.log(v * math.pi) for v in DEGREES])
 
@@ -67,15 +69,21 @@ def log_norm(degrees: Array) -> Array:
     return np.asarray(LOG_NORM[np.searchsorted(DEGREES, degrees)])
 
 
+def squared(errors: Array, variances: Array) -> Array:
+    """z^2, infinite where it is beyond doubles."""
+    with np.errstate(over="ignore"):
+        return np.asarray(errors**2 / variances)
+
+
 def log_density(square: Array, degrees: Array, log_norm: Array) -> Array:
     """Log of the standard Student-t density at z^2."""
-    return np.asarray(log_norm - 0.5 * (degrees + 1) * np.log1p(square / degrees))
+    return np.asarray(log_norm - 0.5 * (degrees + 1) * np.log1p(np.minimum(square, MOST_SQUARE) / degrees))
 
 
 def track_densities(tail: Tail, errors: Array, variances: Array) -> Array:
     """Log density [..., T, Q] of errors under each memory's law, by the degrees in use; 0 where an error is NaN."""
     chosen = tail.chosen.astype(int)
-    density = log_density(errors**2 / variances, DEGREES[chosen], LOG_NORM[chosen]) - 0.5 * np.log(variances)
+    density = log_density(squared(errors, variances), DEGREES[chosen], LOG_NORM[chosen]) - 0.5 * np.log(variances)
     return np.where(np.isnan(errors), 0.0, density)
 
 
@@ -86,14 +94,14 @@ def weight(square: Array, degrees: Array) -> Array:
 
 def follow(scales: Array, square: Array) -> Array:
     """Scales [G, Q] after errors of this square [Q] over the law's variance; NaN where nothing was observed."""
-    v = DEGREES[:, None]
+    v, square = DEGREES[:, None], np.minimum(square, MOST_SQUARE)
     new = scales * (1.0 - RATE + RATE * (v + 1.0) * square / (v * scales + square))
     return np.where(np.isnan(square), scales, np.clip(new, LEAST_SCALE, MOST_SCALE))
 
 
 def followed(scales: Array, squares: Array) -> tuple[Array, Array]:
     """Scales before each of n frames [n, G, Q] and after them all [G, Q]; squares [n, Q]. ``follow``, one after another."""
-    v = DEGREES[:, None]
+    v, squares = DEGREES[:, None], np.minimum(squares, MOST_SQUARE)
     is_missing = np.isnan(squares)
     squares = np.where(is_missing, 1.0, squares)[:, None, :]
     stays = np.where(is_missing, 1.0, 1.0 - RATE)[:, None, :]
@@ -124,7 +132,7 @@ def _stays_within(scales: Array, squares: Array) -> bool:
 
 def all_densities(scales: Array, square: Array) -> Array:
     """Log density [..., G, Q] by degrees up to what all share; 0 where nothing was observed. square [..., Q]."""
-    z2 = square[..., None, :] / scales
+    z2 = np.minimum(square[..., None, :], MOST_SQUARE) / scales
     density = log_density(z2, DEGREES[:, None], LOG_NORM[:, None]) - 0.5 * np.log(scales)
     return np.where(np.isnan(z2), 0.0, density)
 

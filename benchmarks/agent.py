@@ -18,6 +18,7 @@ BARS = (
     Bar("agent.speedup_river", ">=", 3),
     Bar("agent.speedup_batch", ">=", 10),
     Bar("agent.frames_lost", "==", 0),
+    Bar("agent.features", "==", 57),
 )
 FRAMES, ROUND_S, REPEATS = 100_000, 5.0, 41
 QUICK_FRAMES, QUICK_ROUND_S, QUICK_REPEATS = 4_000, 1.0, 9

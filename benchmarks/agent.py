@@ -20,7 +20,7 @@ BARS = (
     Bar("agent.frames_lost", "==", 0),
     Bar("agent.features", "==", 57),
 )
-FRAMES, ROUND_S, REPEATS = 100_000, 5.0, 41
+FRAMES, ROUND_S, REPEATS = 100_000, 2.0, 41
 QUICK_FRAMES, QUICK_ROUND_S, QUICK_REPEATS = 4_000, 1.0, 9
 # as every program of FleetGP runs: its matrices are small, one thread each is faster
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}

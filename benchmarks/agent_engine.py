@@ -9,15 +9,18 @@ import numpy as np
 
 from benchmarks import agent_stream as stream
 from fleetgp import features as mapping
-from fleetgp import inducing, placement, scaling
+from fleetgp import placement, scaling
 from fleetgp.arrays import Array
 from fleetgp.features import Basis
 from fleetgp.gp import batch as batching
 from fleetgp.gp import learner as learning
+from fleetgp.gp import moves
 from fleetgp.gp.learner import Forgetting, Inputs, Learner
 from fleetgp.schema import Schema
 
 RULE = Forgetting()
+LOCAL = 12  # inducing inputs of the private layer, as an agent's settings have it
+LOCAL_FRAMES = 256
 PLACE_STEPS = 10
 
 
@@ -46,25 +49,26 @@ def prepare(schema: Schema, values: Array) -> list[Frame]:
 
 
 def begin(schema: Schema, values: Array) -> Learner:
-    """A learner that has learnt nothing yet, on a basis like a fleet's: scale and inducing inputs by these values [n, Q + C]."""
+    """A learner as an agent has it in a fleet: a basis like a fleet's, and a private layer placed by its first frames.
+
+    Scale and inducing inputs come from these values [n, Q + C]; of them it has learnt the first LOCAL_FRAMES.
+    """
     moments = scaling.empty_moments(values.shape[1])
     for row in values:
         moments = scaling.observe(moments, row)
-    shape = mapping.shape(schema)
-    columns = placement.columns(shape)
-    X = np.array([frame.inputs.inputs for frame in prepare(schema, values)])[:, list(columns)]
-    centre, sd = X.mean(axis=0), X.std(axis=0)
-    sd = np.where(sd > 0, sd, 1.0)
+    frames, shape, unit = prepare(schema, values), mapping.shape(schema), scaling.scaling(moments)
+    own, columns = placement.unit(shape, unit), list(placement.columns(shape))
+    X = (np.array([frame.inputs.inputs for frame in frames])[:, columns] - own.centre) / own.scale
     centres = placement.start(schema.inducing, len(columns))
     for _ in range(PLACE_STEPS):
-        centres = placement.step(centres, placement.assign(centres.place, (X - centre) / sd))
-    reach = sd * placement.lengthscale(len(columns))
-    shared = inducing.make(schema.kernel, columns, centre + sd * centres.place, reach)
-    return learning.alone(Basis(shape, scaling.scaling(moments), shared))
+        centres = placement.step(centres, placement.assign(centres.place, X))
+    shared = placement.place(schema.kernel, shape, unit, centres.place)
+    learner, _ = single(learning.alone(Basis(shape, unit, shared)), frames[:LOCAL_FRAMES])
+    return moves.place_local(learner, LOCAL, schema.kernel)
 
 
 def features(learner: Learner, frame: Frame) -> Array:
-    """The feature vector [F] of a frame, as the engine computes it."""
+    """The feature vector [F + F_local] of a frame, as the engine computes it."""
     return learning.foresee(learner, frame.inputs).features
 
 

@@ -16,6 +16,7 @@ from benchmarks.report import Report
 from edge_agent.config import agent_config
 from edge_agent.frames import Sample as Reading
 from edge_agent.frames import add, init
+from edge_agent.watch import LOCAL_FRAMES
 from fleetgp import features
 from fleetgp.payloads import read
 from fleetgp.runtime.settings import load
@@ -126,6 +127,7 @@ def test_the_engine_is_timed_as_an_agent_runs_it(tmp_path: Path) -> None:
     file.write_text(f'[agent]\nid = "agent-1"\ntopic = "sensors/agent-1"\n{agent_stream.STREAM}')
     config = agent_config(load(file, {}, {}))
     assert config.forgetting == agent_engine.RULE
+    assert (config.local_inducing, LOCAL_FRAMES) == (agent_engine.LOCAL, agent_engine.LOCAL_FRAMES)
     assert config.schema == agent_stream.schema()
 
 
@@ -139,7 +141,7 @@ def test_river_is_taught_what_the_engine_is_taught() -> None:
     assert frame.observed == pytest.approx(values[12, :Q])
     assert agent_engine.target(learner, frame) == pytest.approx((values[12, :Q] - values[11, :Q]) / scale[:Q])
     x = agent_engine.features(learner, frame)
-    assert len(x) == 57
+    assert len(x) == 57 + 12  # shared with the fleet, and private
     # known ahead: valve and speed at the frame itself, the others a frame earlier
     covariates = np.concatenate((values[12, Q : Q + 2], values[11, Q + 2 :]))
     linear = [("lags", 1, values[11, :Q], slice(0, Q)), ("covariates", 13, covariates, slice(Q, Q + 4))]
@@ -156,6 +158,6 @@ def test_engine_and_river_agree_on_what_comes() -> None:
     """A comparison of speeds is of use only between two that do the same."""
     timed = agent_timing.measure(repeats=1, seed=0)
     assert set(timed.seconds) >= {agent_timing.SINGLE, agent_timing.RIVER_LAW, agent_timing.RIVER_MEAN}
-    assert timed.features == 57
+    assert timed.features == 57 + 12
     assert timed.rmse[agent_timing.BATCH] == pytest.approx(timed.rmse[agent_timing.SINGLE], rel=1e-6)
     assert timed.rmse[agent_timing.SINGLE] == pytest.approx(timed.rmse[agent_timing.RIVER_LAW], rel=0.05)

@@ -72,6 +72,10 @@ def tell_process(report: Report, outcome: process.Outcome) -> None:
     slope = process.slope_per_100k(samples)
     if slope is not None:
         report.figures["agent.rss_slope_mb_per_100k"] = round(slope, 3)
+    # for information: what still grows late is a leak, what grew before may have been caches
+    late = process.slope_per_100k(samples, after=outcome.sent // 2) if slope is not None else None
+    if late is not None:
+        report.figures["agent.rss_slope_second_half_mb_per_100k"] = round(late, 3)
     report.figures["agent.frames_lost"] = float(outcome.lost)
     report.figures["agent.frames"] = float(outcome.sent)
     report.figures["agent.frames_per_s"] = round(outcome.frames_per_s, 1)

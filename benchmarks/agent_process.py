@@ -31,8 +31,11 @@ FLEET, NAME, TOPIC = "bench", "agent-1", "sensors/agent-1"
 # frames under way at most: enough to keep the agent busy, few enough that no queue on the way is ever full
 WINDOW = 256
 SAMPLE_FRAMES = 250
-# so many frames are read alone; the rest waits until the agent has the fleet's basis
+# so many frames are read alone, then few at a time until the agent has the fleet's whole basis: the coordinator places
+# inducing inputs after some rounds, each with frames that are new to it
 ALONE_FRAMES = 300
+FEW_FRAMES, FEW_S = 25, 0.2
+MOST_FEW_FRAMES = 3_000
 START_S = 15.0
 LISTEN_S = 0.05
 STALLED_S = 20.0
@@ -100,7 +103,10 @@ def _start_programs(children: Children, url: str, folder: Path, round_s: float) 
 
 
 class _Desk:
-    """Speaks as the device, and hears how far the agent is. answered: frames that it has taken."""
+    """Speaks as the device, and hears how far the agent is.
+
+    answered: frames that it has taken; basis, features: of the fleet's last model; health: the agent's last report.
+    """
 
     def __init__(self, url: str) -> None:
         kinds = [topics.agent(FLEET, NAME, kind) for kind in ("predictions", "health")]
@@ -110,6 +116,7 @@ class _Desk:
         )
         self.session = Session(parse_url(url), config, clock=SystemClock(), log=Log("desk", level="error"))
         self.answered = 0
+        self.basis = 0
         self.features = 0
         self.health: Health | None = None
 
@@ -134,7 +141,8 @@ class _Desk:
                 self.health = codec.decode(message.payload, Health)
                 self.answered = max(self.answered, int(self.health.figures["frames"]))
             elif message.payload:
-                self.features = codec.decode(message.payload, FleetModel).deviation_scale.shape[0]
+                model = codec.decode(message.payload, FleetModel)
+                self.basis, self.features = model.basis, model.deviation_scale.shape[0]
         if newest is not None:
             self.answered = max(self.answered, codec.decode(newest.payload, Prediction).sequence + 1)
 
@@ -156,11 +164,10 @@ class _Run:
         """Send all frames, wait until the last is taken, and say what came of them."""
         schema = stream.schema()
         self._wait(lambda: self.desk.health is not None, "the agent does not come up")
-        sent, begin_s = 0, time.monotonic()
+        sent, counted, begin_s = 0, 0, time.monotonic()
         for sent, row in enumerate(values, start=1):
-            if sent == ALONE_FRAMES:
-                self._wait(lambda: self.desk.figure("basis") > 0, "the agent gets no basis from the coordinator")
-                begin_s = time.monotonic()
+            if not counted and sent >= ALONE_FRAMES and self._is_begun(sent, schema):
+                counted, begin_s = sent, time.monotonic()
             self._wait(partial(self._has_room, sent), "the agent does not go on")
             self._wait(partial(self.desk.say, payload(schema, sent, row)), "the broker takes no more readings")
         with suppress(_Stalled):  # what is lost by then is told, not waited for
@@ -173,8 +180,18 @@ class _Run:
             sent - self.desk.figure("frames"),
             self.desk.figure("round"),
             self.desk.features,
-            (sent - ALONE_FRAMES) / seconds,
+            (sent - counted) / seconds,
         )
+
+    def _is_begun(self, sent: int, schema: Schema) -> bool:
+        """Whether the agent has the fleet's whole basis, or has waited long enough for it; if not, waits a little."""
+        if sent == ALONE_FRAMES:
+            self._wait(lambda: self.desk.figure("basis") > 0, "the agent gets no basis from the coordinator")
+        if sent % FEW_FRAMES == 0:
+            by_s = time.monotonic() + FEW_S
+            self._wait(lambda: time.monotonic() > by_s, "the agent does not go on")
+        is_whole = self.desk.features == schema.feature_count and self.desk.figure("basis") == self.desk.basis
+        return is_whole or sent >= MOST_FEW_FRAMES
 
     def _has_room(self, sent: int) -> bool:
         return sent - self.desk.answered < WINDOW

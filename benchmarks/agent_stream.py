@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.runtime.spec import read_schema
+from fleetgp.runtime.spec import read_wanted
 from fleetgp.schema import Schema
 
 START_MS = 1_700_000_000_000
 DAY_FRAMES = 1440
 BLOCK = 256
-# 57 features: 1 bias + 12 lags + 4 covariates + 6 of the day + 10 that say what was held over + 24 inducing inputs
+# 57 features that are shared with the fleet: 1 bias + 12 lags + 4 covariates + 6 of the day + 10 that say what was held over + 24 inducing inputs
 STREAM = """\
 [stream]
 interval = "1min"
@@ -22,6 +22,7 @@ lags = 2
 phases = ["1d"]
 harmonics = 3
 inducing = 24
+kernel = "se"
 [channels]
 flow = { unit = "l/min" }
 pressure = { unit = "bar" }
@@ -47,7 +48,7 @@ SETPOINTS = 2
 
 
 def schema() -> Schema:
-    return read_schema(tomllib.loads(STREAM), "benchmarks/agent_stream.py")
+    return read_wanted(tomllib.loads(STREAM), "benchmarks/agent_stream.py").schema()
 
 
 def frames(seed: int) -> Iterator[Array]:

@@ -2,7 +2,8 @@
 
 River gets the features and targets that our engine computes, as dicts made before the clock runs; the engine has to make
 its own from lags and covariates within the time that is counted. River's models forget nothing (``smoothing`` would have
-them invert a matrix at every frame), while the engine forgets and solves its posterior anew every 64 frames; that counts.
+them invert a matrix at every frame), while the engine forgets and solves its posterior anew every 256 frames; that counts.
+The engine keeps two memories of every channel, a long and a short one; River keeps one.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from benchmarks.report import Report
 from edge_agent.config import agent_config
 from edge_agent.frames import Sample as Reading
 from edge_agent.frames import add, init
+from edge_agent.watch import LOCAL_FRAMES
 from fleetgp import features
 from fleetgp.payloads import read
 from fleetgp.runtime.settings import load
@@ -80,6 +81,7 @@ def test_what_was_not_measured_is_not_judged(samples: list[Sample]) -> None:
         "agent.speedup_river": None,
         "agent.speedup_batch": None,
         "agent.frames_lost": False,
+        "agent.features": True,
     }
 
 
@@ -125,6 +127,7 @@ def test_the_engine_is_timed_as_an_agent_runs_it(tmp_path: Path) -> None:
     file.write_text(f'[agent]\nid = "agent-1"\ntopic = "sensors/agent-1"\n{agent_stream.STREAM}')
     config = agent_config(load(file, {}, {}))
     assert config.forgetting == agent_engine.RULE
+    assert (config.local_inducing, LOCAL_FRAMES) == (agent_engine.LOCAL, agent_engine.LOCAL_FRAMES)
     assert config.schema == agent_stream.schema()
 
 
@@ -134,21 +137,27 @@ def test_river_is_taught_what_the_engine_is_taught() -> None:
     values = np.array(list(islice(agent_stream.frames(3), 40)))
     learner = agent_engine.begin(schema, values)
     frame = agent_engine.prepare(schema, values)[10]  # the row 12: two lags before it
-    Q, sd = len(schema.channels), values.std(axis=0)
+    Q, scale = len(schema.channels), learner.basis.scaling.scale
     assert frame.observed == pytest.approx(values[12, :Q])
-    assert agent_engine.target(learner, frame) == pytest.approx(
-        (values[12, :Q] - values[11, :Q]) / learner.scaling.scale[:Q]
-    )
-    # known ahead: valve and speed at the frame itself, the others a frame earlier
-    assert frame.inputs.covariates == pytest.approx([*values[12, Q : Q + 2], *values[11, Q + 2 :]])
+    assert agent_engine.target(learner, frame) == pytest.approx((values[12, :Q] - values[11, :Q]) / scale[:Q])
     x = agent_engine.features(learner, frame)
-    lag_1 = (values[11, :Q] - values[:, :Q].mean(axis=0)) / learner.scaling.scale[:Q]
-    assert x[1 : 1 + Q] == pytest.approx(features.PRIOR_SD["lags"] * lag_1)
-    assert learner.scaling.scale[:Q] == pytest.approx(sd[:Q], rel=0.3)
+    assert len(x) == 57 + 12  # shared with the fleet, and private
+    # known ahead: valve and speed at the frame itself, the others a frame earlier
+    covariates = np.concatenate((values[12, Q : Q + 2], values[11, Q + 2 :]))
+    linear = [("lags", 1, values[11, :Q], slice(0, Q)), ("covariates", 13, covariates, slice(Q, Q + 4))]
+    for block, first, now, columns in linear:
+        scaled = (now - values[:, columns].mean(axis=0)) / scale[columns]
+        assert x[first : first + len(now)] == pytest.approx(features.PRIOR_SD[block] * scaled)
+    turn = 2 * np.pi * ((agent_stream.START_MS / 60_000 + 12) % 1440) / 1440
+    day = features.PRIOR_SD["phases"] * np.array([f(k * turn) for k in (1, 2, 3) for f in (np.cos, np.sin)])
+    assert x[17:23] == pytest.approx(day, abs=1e-9)
+    assert not np.any(x[23:33])  # nothing is held over
 
 
 def test_engine_and_river_agree_on_what_comes() -> None:
     """A comparison of speeds is of use only between two that do the same."""
     timed = agent_timing.measure(repeats=1, seed=0)
     assert set(timed.seconds) >= {agent_timing.SINGLE, agent_timing.RIVER_LAW, agent_timing.RIVER_MEAN}
+    assert timed.features == 57 + 12
+    assert timed.rmse[agent_timing.BATCH] == pytest.approx(timed.rmse[agent_timing.SINGLE], rel=1e-6)
     assert timed.rmse[agent_timing.SINGLE] == pytest.approx(timed.rmse[agent_timing.RIVER_LAW], rel=0.05)

@@ -17,6 +17,7 @@ from paho.mqtt.client import topic_matches_sub
 
 from broker_bridge.broker import is_available
 from broker_bridge.service import store_path
+from fleetgp.defaults import CHOSEN
 from fleetgp.errors import ConfigError, FleetError, StorageError
 from fleetgp.payloads.content import EARLIEST_MS
 from fleetgp.runtime.arguments import from_arguments
@@ -231,7 +232,7 @@ def _store(settings: Settings) -> Iterator[Finding]:
             yield Finding(
                 health.name, "warning", seen, f"start 'fleetgp {health.role}' again, or forget it if it was retired"
             )
-        elif note:
+        elif note and not note.startswith(CHOSEN):
             yield Finding(
                 health.name, "warning", f"{seen}; {note}", "see its [channels]: topic, field, and what is sent there"
             )

@@ -203,6 +203,7 @@ def no_frames(agent: str) -> str:
 DOTS: Mapping[str, str] = {"alive": "● alive", "silent": "◐ silent", "offline": "○ offline", "unknown": "? unknown"}
 LEARNING_WORDS: Mapping[str, str] = {
     "starting": "starting",
+    "choosing": "choosing its settings from the first readings",
     "learning": "alone",
     "federated": "with the fleet",
     "stopped": "stopped",

@@ -22,7 +22,7 @@ def agent(argv: list[str]) -> int:
         args.overrides.append(f"agent.id={args.id}")
     settings = from_arguments(args, os.environ)
 
-    from edge_agent.service import Agent
+    from edge_agent.life import Life
 
-    Agent(settings).run()
+    Life(settings).run()
     return 0

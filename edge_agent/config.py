@@ -10,6 +10,7 @@ from fleetgp.gp.learner import Forgetting
 from fleetgp.payloads import plain
 from fleetgp.runtime.settings import Settings
 from fleetgp.schema import Schema
+from fleetgp.wanted import Wanted
 
 # programs that report under these names beside the agents
 RESERVED = ("coordinator", "bridge")
@@ -26,8 +27,8 @@ class Wiring:
         return tuple(sorted(self.fields))
 
 
-def agent_config(settings: Settings) -> AgentConfig:
-    """Raises ConfigError where the settings do not make an agent."""
+def agent_name(settings: Settings) -> str:
+    """Raises ConfigError where the settings give the agent no name, or that of another program."""
     agent_id = settings.text("agent.id")
     if not agent_id:
         raise ConfigError("agent.id", 'is not set; every agent needs a name of its own, e.g. [agent] id = "pump-1"')
@@ -35,9 +36,14 @@ def agent_config(settings: Settings) -> AgentConfig:
         raise ConfigError(
             "agent.id", f"{agent_id!r} is the name of another program; choose another", settings.source("agent.id")
         )
+    return agent_id
+
+
+def agent_config(settings: Settings, schema: Schema | None = None) -> AgentConfig:
+    """schema: chosen where the settings leave something open. Raises ConfigError where the settings do not make an agent."""
     return AgentConfig(
-        agent_id=agent_id,
-        schema=settings.schema(),
+        agent_id=agent_name(settings),
+        schema=settings.schema() if schema is None else schema,
         lateness_ms=round(settings.number("agent.lateness_s") * 1000),
         warmup_frames=settings.whole("agent.warmup_frames"),
         alarm_score=settings.number("agent.alarm_score"),
@@ -51,7 +57,7 @@ def agent_config(settings: Settings) -> AgentConfig:
     )
 
 
-def wiring(schema: Schema, default_topic: str) -> Wiring:
+def wiring(schema: Schema | Wanted, default_topic: str) -> Wiring:
     """Raises ConfigError where an input has no topic, a topic is a pattern, or two inputs read the same field."""
     fields: dict[str, dict[str, int]] = {}
     for position, item in enumerate(schema.inputs):

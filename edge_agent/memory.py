@@ -23,6 +23,7 @@ from fleetgp.runtime.logs import Log
 from fleetgp.wire.freeze import freeze, thaw
 
 SNAPSHOT_VERSION = 1
+SNAPSHOT, JOURNAL = "snapshot.bin", "journal.bin"
 # effects of a replay that are kept: the newest, for what came before was published before
 REPLAYED_EFFECTS = 2000
 # samples that are known again: more than a broker sends before it wants an acknowledgement
@@ -77,6 +78,11 @@ def mark(sample: Sample) -> Mark:
     return sample.at_ms, zlib.crc32(freeze((sample.positions, sample.values)))
 
 
+def put_aside(folder: Path, word: str) -> list[str]:
+    """Put what was learnt aside, under names that end with the word; the new names. Raises StorageError."""
+    return [snapshot.set_aside(folder / name, word).name for name in (JOURNAL, SNAPSHOT) if (folder / name).exists()]
+
+
 class Memory:
     """An agent's state and where it is kept. One process uses a folder (hold its lock).
 
@@ -86,8 +92,8 @@ class Memory:
     """
 
     def __init__(self, folder: Path, fresh: State, log: Log) -> None:
-        self._snapshot = folder / "snapshot.bin"
-        self._journal_path = folder / "journal.bin"
+        self._snapshot = folder / SNAPSHOT
+        self._journal_path = folder / JOURNAL
         self._log = log
         self._recent = Recent()
         self.events = 0

@@ -7,22 +7,24 @@ the broker then sends again is known, and not taken twice.
 from __future__ import annotations
 
 from collections import deque
-from contextlib import ExitStack
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from edge_agent import agent
-from edge_agent.config import Wiring, agent_config, wiring
+from edge_agent.choosing import from_fleet
+from edge_agent.config import agent_config, wiring
 from edge_agent.frames import SILENT_AFTER, Sample
 from edge_agent.memory import Memory
+from edge_agent.reading import Reader
 from edge_agent.state import Count, Effect, Event, ModelArrived, Readings, RoundOpened, Tick
+from fleetgp.defaults import CHOSEN, Choice
 from fleetgp.errors import PeerError, StorageError
-from fleetgp.payloads import plain, read
-from fleetgp.payloads.content import ClockPolicy, settle
 from fleetgp.runtime.mqtt import Incoming, Outgoing
-from fleetgp.runtime.program import Plan, Program
-from fleetgp.runtime.settings import Settings
+from fleetgp.runtime.program import Program
+from fleetgp.wanted import Wanted
 from fleetgp.wire import codec, topics
-from fleetgp.wire.messages import AnomalyEvent, RoundNotice
+from fleetgp.wire.messages import AnomalyEvent, FleetModel, RoundNotice
 
 JOURNAL_MOST_BYTES = 1_000_000  # replayed within a few seconds
 BACKLOG = 2000
@@ -34,6 +36,9 @@ OWED_S = 4.0
 OWED_MOST = 1000
 QUIET_S = 30.0
 QUIET_FRAMES = 20
+# so long the status says what was chosen
+CHOSEN_FRAMES = 100
+NOTE = 600
 
 WORDS = {
     "starting": "waiting for the first reading",
@@ -42,63 +47,80 @@ WORDS = {
 }
 
 
-class Agent:
-    """One agent from start to end; ``run`` returns when it was asked to stop."""
+class Successor(NamedTuple):
+    """The fleet's choice, and the model that it stands in."""
 
-    def __init__(self, settings: Settings) -> None:
-        config = agent_config(settings)
-        self.wiring: Wiring = wiring(config.schema, settings.text("agent.topic"))
-        self.policy: ClockPolicy = settings.text("agent.clock")  # type: ignore[assignment]
-        fleet = settings.text("fleet")
-        self.model_topic = topics.fleet_wide(fleet, "model")
-        self.round_topic = topics.fleet_wide(fleet, "round")
-        subscriptions = [(topic, 1) for topic in self.wiring.topics]
-        # the model is retained and only the round of now matters: neither is worth queueing while this agent is away
-        subscriptions += [(self.model_topic, 0), (self.round_topic, 0)]
-        self.program = Program(
-            settings, Plan("agent", config.agent_id, tuple(subscriptions), settings.number("agent.health_s"))
-        )
-        self.memory = Memory(self.program.folder, agent.init(config, self.program.started_ms), self.program.log)
-        self.program.counts.update(self.memory.failures)
+    choice: Choice
+    model: bytes
+
+
+class Agent:
+    """A brain of one schema and what it needs: ``begin``, ``run``, ``end``. ``life`` says which schema, and when."""
+
+    def __init__(self, program: Program, said: Wanted, choice: Choice) -> None:
+        """said: what the owner said; choice: the schema that came of it, and whose choice it was."""
+        settings = program.settings
+        config = agent_config(settings, choice.schema)
+        self.program = program
+        self.said = said
+        self.choice = choice
+        self.reader = Reader(program, wiring(config.schema, settings.text("agent.topic")))
+        self.model_topic = topics.fleet_wide(program.fleet, "model")
+        self.round_topic = topics.fleet_wide(program.fleet, "round")
+        self.memory = Memory(program.folder, agent.init(config, program.clock.now_ms()), program.log)
+        program.counts.update(self.memory.failures)
         self.backlog: deque[Outgoing] = deque(maxlen=BACKLOG)
-        self.next_save_s = self.program.clock.monotonic_s() + settings.number("agent.snapshot_s")
+        self.next_save_s = program.clock.monotonic_s() + settings.number("agent.snapshot_s")
         self.is_save_refused = False
         self.next_tick_ms = 0
         self.owed: list[Sample] = []
         self.owed_messages: list[Incoming] = []
         self.is_waiting = bool(self.memory.state.frame_count)
         self.owed_until_s = 0.0
-        self.heard = 0
-        self.last_reading_s = self.program.clock.monotonic_s()
+        self.last_reading_s = program.clock.monotonic_s()
         self.last_reading_ms = 0
         self.told_note = ""
+        self.successor: Successor | None = None
 
-    def run(self) -> None:
-        """Work until stopped. Raises ServiceError when another agent of the same name is there."""
+    def begin(self, model: bytes, first: Sequence[Sample]) -> bool:
+        """What was heard before there was a schema, then what is left of an earlier process. False where the disk refuses
+        until the program is to stop."""
+        self.program.announce(schema=self.memory.state.config.schema)
+        for effect in self.memory.replayed:
+            self._perform(effect, is_replay=True)
+        now_ms = self.program.clock.now_ms()
+        if model and not self._step(ModelArrived(now_ms, model)):
+            return False
+        return all(self._learn(list(first[k : k + BATCH])) for k in range(0, len(first), BATCH))
+
+    def run(self) -> Successor | None:
+        """Work until stopped, or until the fleet has another choice that this agent is to follow.
+
+        Raises ServiceError when another agent of the same name is there.
+        """
         program = self.program
-        program.announce(schema=self.memory.state.config.schema)
-        with ExitStack() as ending:
-            ending.callback(program.close)
-            ending.callback(self.memory.close)
-            ending.callback(self._save)
-            ending.callback(lambda: program.log.info("stopped", frames=self.memory.state.frame_count))
-            program.start()
-            for effect in self.memory.replayed:
-                self._perform(effect, is_replay=True)
-            while not program.is_stopping:
-                self._handle(program.session.receive(BATCH, WAIT_S))
-                self._end_waiting()
-                self._pass_time()
-                self._flush()
-                program.report_health(self._figures)
-                self._announce()
+        while not program.is_stopping and (self.successor is None or self.is_waiting):
+            self._handle(program.session.receive(BATCH, WAIT_S))
+            self._end_waiting()
+            self._pass_time()
+            self._flush()
+            program.report_health(self._figures)
+            self._announce()
+        return None if program.is_stopping else self.successor
+
+    def end(self) -> None:
+        """Keep what was learnt."""
+        if self.successor is None:
+            self.program.log.info("stopped", frames=self.memory.state.frame_count)
+        self._save()
+        self.memory.close()
 
     def _handle(self, messages: list[Incoming]) -> None:
         samples: list[Sample] = []
         waiting: list[Incoming] = []
         for message in messages:
-            if message.topic in self.wiring.fields:
-                sample = self._read(message)
+            if self.reader.is_for(message.topic):
+                sample = self.reader.read(message)
                 samples += [sample] if sample else []
                 waiting.append(message)
                 continue
@@ -112,6 +134,12 @@ class Agent:
             self.owed += samples
             self.owed_messages += waiting
             return
+        if self._learn(samples):
+            for message in waiting:
+                self.program.session.ack(message)
+
+    def _learn(self, samples: list[Sample]) -> bool:
+        """Give the brain what it does not know yet. False where the disk refuses until the program is to stop."""
         fresh = self.memory.unknown(samples)
         if len(fresh) < len(samples):
             readings = sum(len(one.positions) for one in samples) - sum(len(one.positions) for one in fresh)
@@ -119,10 +147,9 @@ class Agent:
         if fresh:
             now_ms = self.program.clock.now_ms()
             if not self._step(Readings(now_ms, tuple(fresh))):
-                return
+                return False
             self.last_reading_s, self.last_reading_ms = self.program.clock.monotonic_s(), now_ms
-        for message in waiting:
-            self.program.session.ack(message)
+        return True
 
     def _end_waiting(self) -> None:
         """Once the broker has brought what it owed from before the restart: all readings since, in order of their times."""
@@ -136,36 +163,12 @@ class Agent:
             self.owed, self.owed_messages = [], []
             self._take(samples, messages)
 
-    def _read(self, message: Incoming) -> Sample | None:
-        """Readings of this agent in a sensor's message; None when there are none, which is counted."""
-        if message.is_retained:
-            self.program.counts["retained"] += 1  # a broker's memory of a value, not a new reading
-            return None
-        self.heard += 1
-        try:
-            content = read(message.payload)
-            at_ms = settle(content.at_ms, message.received_ms, self.policy)
-        except PeerError as err:
-            self.program.count(err.code, detail=f"{message.topic}: {err.detail}")
-            return None
-        for reason, number in content.rejected.items():
-            self.program.counts[f"field_{reason}"] += number
-        fields = self.wiring.fields[message.topic]
-        # a field of the input's own name counts before a plain ``value``
-        named = sorted(content.values.items(), key=lambda item: item[0] != plain.FIELD)
-        found = {fields[name]: value for name, value in named if name in fields}
-        if not found:
-            self.program.count(
-                "no_known_field", detail=f"{message.topic} holds {', '.join(list(content.values)[:8]) or 'no number'}"
-            )
-            return None
-        values = tuple(float("nan") if value is None else value for value in found.values())
-        return Sample(at_ms, message.received_ms, tuple(found), values)
-
     def _hear(self, message: Incoming) -> None:
         """What the fleet says."""
         now_ms = self.program.clock.now_ms()
         if message.topic == self.model_topic:
+            if self.said.open:
+                self._follow(message.payload)
             self._step(ModelArrived(now_ms, message.payload))
         elif message.topic == self.round_topic:
             try:
@@ -178,6 +181,18 @@ class Agent:
         elif message.topic == self.program.topic("status"):
             self.program.check_rival(message)
         self.program.session.ack(message)
+
+    def _follow(self, payload: bytes) -> None:
+        """What the owner left open is for the fleet to say: agents that chose at the same time chose each for itself."""
+        try:
+            fleet = codec.decode(payload, FleetModel).schema
+        except PeerError:
+            return  # the brain counts it
+        if fleet.signature() == self.memory.state.config.schema.signature():
+            self.successor = None
+            return
+        found = from_fleet(self.said, fleet)
+        self.successor = Successor(found, payload) if isinstance(found, Choice) else None
 
     def _step(self, event: Event) -> bool:
         """Journal first, then let the brain take it and carry out what it asks for. False where the disk refuses until the
@@ -250,6 +265,8 @@ class Agent:
         word = "federated" if state.basis else "learning" if state.frame_count else "starting"
         note = self._note()
         self._tell(word, note)
+        if not note and self.choice.origin != "owner" and state.frame_count < CHOSEN_FRAMES:
+            note = f"{CHOSEN}{'; '.join(self.choice.reasons)}"[:NOTE]
         self.program.announce(state=word, basis=state.basis, note=note)
 
     def _tell(self, word: str, note: str) -> None:
@@ -268,12 +285,9 @@ class Agent:
     def _note(self) -> str:
         """What its owner should know just now; "" while all is as it should be."""
         state = self.memory.state
-        topics_ = ", ".join(self.wiring.topics)[:200]
+        topics_ = self.reader.topics
         if state.frames.anchor_ms is None:
-            if not self.heard:
-                return f"no reading yet on {topics_}"
-            why = ", ".join(sorted(self.program.counts)[:5])
-            return f"messages come on {topics_}, but none holds a reading of these channels (left out: {why})"
+            return self.reader.silence()
         quiet_s = self.program.clock.monotonic_s() - self.last_reading_s
         if quiet_s > max(QUIET_S, QUIET_FRAMES * state.config.schema.interval_s):
             if not self.last_reading_ms:
@@ -298,7 +312,7 @@ class Agent:
             "basis": float(state.basis),
             "events_open": float(state.event is not None),
             "alarm_threshold": state.alarm.threshold,
-            "clock_skew_s": state.frames.skew_ms / 1000 if self.policy == "live" else 0.0,
+            "clock_skew_s": state.frames.skew_ms / 1000 if self.reader.policy == "live" else 0.0,
             "journal_bytes": float(self.memory.size_bytes),
             "backlog_depth": float(len(self.backlog)),
         }

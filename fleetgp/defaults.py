@@ -54,6 +54,10 @@ MOST_FEATURES = 60
 MANY_CHANNELS = 4
 
 
+# how the note of an agent begins that says what was chosen, and is no trouble
+CHOSEN = "chosen: "
+
+
 class Choice(msgspec.Struct, frozen=True):
     """A whole schema, and a sentence on each thing that was chosen. origin: whose choice it is."""
 

@@ -37,7 +37,7 @@ class Status(Message, frozen=True, kw_only=True, tag="status"):
     """Presence of a program, retained. The will of its connection says ``is_online = false``.
 
     instance: new at every start, tells two programs under one name apart. started_ms: when that instance started.
-    state: starting, learning (own basis), federated (on the fleet's basis), stopped.
+    state: starting, choosing (its settings, from the first readings), learning (own basis), federated (on the fleet's basis), stopped.
     """
 
     name: str

@@ -10,7 +10,7 @@
   1 d. One more where a period of whole intervals is plainly seen (``rhythm``) and is a nice one.
 - harmonics: 3, fewer where the interval is too long to tell them apart.
 - inducing: 24; with 4 channels or more so many that there are at most 60 features, 0 where there is no room.
-Where the precision of all weights would not fit a message, lags go first, then inducing inputs, then phases.
+Where the precision of all weights would not fit a message, lags go first, then phases; inducing inputs take what is left.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ BARS = (
     Bar("agent.features", "==", 57),
 )
 FRAMES, ROUND_S, REPEATS = 100_000, 2.0, 41
-QUICK_FRAMES, QUICK_ROUND_S, QUICK_REPEATS = 4_000, 1.0, 9
+QUICK_FRAMES, QUICK_ROUND_S, QUICK_REPEATS = 3_000, 1.0, 5
 # as every program of FleetGP runs: its matrices are small, one thread each is faster
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 LOOKS = (1_000, 10_000, 25_000, 50_000, 75_000)

@@ -159,12 +159,16 @@ def _rebased(state: State, old: Basis, new: Basis, kept: float) -> dict[str, Ans
     """The answers on another basis. One that is not usable there is let go: its agent answers anew on the next round.
 
     Of features that are new nobody knows anything: their terms are 0, and their deviation is what is expected of it.
+    No term is projected twice: an agent that missed the basis between would map its own straight from the first to the
+    last, which is another matrix, and what it took out would be none of what is inside.
     """
     assert state.scales is not None
     T, ratio = moves.change(old, new)
     is_first = old.shared is None and new.shared is not None
     answers = {}
     for name, answer in state.answers.items():
+        if kept < 1.0 and answer.kept < 1.0:
+            continue
         with np.errstate(over="ignore", invalid="ignore"):  # is_usable looks at what came of it
             term, noise_var = message.rebase(answer.term, T, ratio), ratio**2 * answer.noise_var
         if not intake.is_usable(term, noise_var):

@@ -111,7 +111,7 @@ def _placed(state: State, new: State, pooled: Moments) -> tuple[State, float]:
     kept = 1.0
     if basis.shared is not None:
         loss = estimated_loss(state, basis.shared, shared, new)
-        if loss > moves.MOST_LOSS:
+        if not loss <= moves.MOST_LOSS:  # nor where no number comes of it
             return new, 1.0
         kept = 1.0 / (1.0 + loss)
     return msgspec.structs.replace(new, feature_map=basis._replace(shared=shared), placed_on=readings), kept
@@ -146,7 +146,8 @@ def estimated_loss(state: State, old: Inducing, new: Inducing, after: State) -> 
     mean = float(np.average(np.sum(gone**2, axis=1), weights=after.centres.weight))
     variance = (state.scales.shared + state.scales.deviation)[:, INDUCING] * PRIOR_SD["inducing"] ** 2
     ratio = (state.feature_map.scaling.scale / basis.scaling.scale)[: basis.shape.channels]
-    return float(np.max(variance * mean / (ratio**2 * fleet.noise(state)[0])))
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # the caller looks at what came of it
+        return float(np.max(variance * mean / (ratio**2 * fleet.noise(state)[0])))
 
 
 def _raw(basis: Basis, centres: Centres) -> Array:

@@ -297,6 +297,28 @@ def test_inducing_inputs_stay_where_too_much_would_be_lost() -> None:
     assert all(a.kept == 1.0 for a in after.answers.values())
 
 
+def test_predictions_agree_within_their_uncertainty_where_inducing_inputs_were_placed_anew() -> None:
+    """Of the steps of readings, by the fleet's belief alone, where its frames lie: only the places of the features changed."""
+    brains = Brains(("a", "b", "c"), schema=CURVED)
+    brains.read({name: walk(seed, 200) for seed, name in enumerate(brains.names)})
+    model = brains.round()
+    for _ in range(9):
+        model = brains.round()
+    assert model is not None
+    assert model.inducing is not None
+    moved_by(brains, 0.8, 5_000)
+    everybody = frozenset(brains.names)
+    before = knowledge.read(model, CURVED)
+    after = brains.round(deaf=everybody)
+    assert after is not None
+    assert after.basis == model.basis + 1
+    new = knowledge.read(after, CURVED)
+    for (was, sd), (now, _) in zip(predictions(before), predictions(new), strict=True):
+        z = (now - was) / sd
+        assert np.max(np.abs(z)) < 1.0
+        assert np.sqrt(np.mean(z**2)) < 0.35  # a change by a third of the uncertainty at most, all in all
+
+
 def test_agent_takes_its_own_part_out_after_inducing_inputs_were_placed_anew() -> None:
     """Its own bytes, mapped by the same matrix, times the factor: what is left is the others', and no less than the prior.
 

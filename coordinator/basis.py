@@ -111,7 +111,7 @@ def _placed(state: State, new: State, pooled: Moments) -> tuple[State, float]:
     kept = 1.0
     if basis.shared is not None:
         loss = estimated_loss(state, basis.shared, shared, new)
-        if loss > moves.MOST_LOSS:
+        if not loss <= moves.MOST_LOSS:  # nor where no number comes of it
             return new, 1.0
         kept = 1.0 / (1.0 + loss)
     return msgspec.structs.replace(new, feature_map=basis._replace(shared=shared), placed_on=readings), kept
@@ -146,7 +146,8 @@ def estimated_loss(state: State, old: Inducing, new: Inducing, after: State) -> 
     mean = float(np.average(np.sum(gone**2, axis=1), weights=after.centres.weight))
     variance = (state.scales.shared + state.scales.deviation)[:, INDUCING] * PRIOR_SD["inducing"] ** 2
     ratio = (state.feature_map.scaling.scale / basis.scaling.scale)[: basis.shape.channels]
-    return float(np.max(variance * mean / (ratio**2 * fleet.noise(state)[0])))
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # the caller looks at what came of it
+        return float(np.max(variance * mean / (ratio**2 * fleet.noise(state)[0])))
 
 
 def _raw(basis: Basis, centres: Centres) -> Array:
@@ -159,12 +160,16 @@ def _rebased(state: State, old: Basis, new: Basis, kept: float) -> dict[str, Ans
     """The answers on another basis. One that is not usable there is let go: its agent answers anew on the next round.
 
     Of features that are new nobody knows anything: their terms are 0, and their deviation is what is expected of it.
+    No term is projected twice: an agent that missed the basis between would map its own straight from the first to the
+    last, which is another matrix, and what it took out would be none of what is inside.
     """
     assert state.scales is not None
     T, ratio = moves.change(old, new)
     is_first = old.shared is None and new.shared is not None
     answers = {}
     for name, answer in state.answers.items():
+        if kept < 1.0 and answer.kept < 1.0:
+            continue
         with np.errstate(over="ignore", invalid="ignore"):  # is_usable looks at what came of it
             term, noise_var = message.rebase(answer.term, T, ratio), ratio**2 * answer.noise_var
         if not intake.is_usable(term, noise_var):

@@ -99,6 +99,14 @@ def summary(name: str, state: State, *, seed: int = 0, frames: int = 40, **chang
     return msgspec.structs.replace(message, **changes)
 
 
+def near_centres(seed: int, each: float = 10.0, at: float = 0.0) -> dict[str, Any]:
+    """What a summary tells of frames around a place."""
+    rng = np.random.default_rng(seed)
+    frames = np.full(CURVED.inducing, each)
+    total = frames[:, None] * (at + rng.standard_normal((CURVED.inducing, 3)))
+    return {"cluster_count": to_tensor(frames), "cluster_sum": to_tensor(total), "signature": CURVED.signature()}
+
+
 def told(message: Bootstrap, agent_id: str = "") -> BootstrapArrived:
     return BootstrapArrived(START_MS, agent_id or message.agent, codec.encode(message))
 

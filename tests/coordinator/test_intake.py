@@ -36,7 +36,7 @@ from coordinator import fleet, rounds
 from coordinator.state import BootstrapArrived, Count, Event, State, SummaryArrived
 from fleetgp import features, placement
 from fleetgp.gp import hyper
-from fleetgp.schema import MAX_PRECISION, Channel, Covariate, Schema
+from fleetgp.schema import MAX_PRECISION, Channel, Covariate, Kernel, Schema
 from fleetgp.wire import codec
 from fleetgp.wire.convert import to_array, to_tensor, to_triangles
 from fleetgp.wire.messages import Included, Summary, Tensor
@@ -265,6 +265,7 @@ def assert_sound(state: State, effects: list[Any]) -> None:
 
 def extreme(agent_id: str, *, large: float, sign: float, state: State, sequence: int) -> Summary:
     """The furthest out that the door lets in."""
+    assert state.schema is not None
     assert state.feature_map is not None
     size = state.feature_map.size
     deviation_var = fleet.variances(state)[1]
@@ -274,7 +275,7 @@ def extreme(agent_id: str, *, large: float, sign: float, state: State, sequence:
         agent_id,
         state,
         sequence=sequence,
-        signature=CURVED.signature(),
+        signature=state.schema.signature(),
         precision=to_tensor(to_triangles(P)),
         shift=raw(Q, size, value=sign * large),
         noise_variance=raw(Q, value=large if sign > 0 else 1 / large),
@@ -285,6 +286,7 @@ def extreme(agent_id: str, *, large: float, sign: float, state: State, sequence:
     )
 
 
+@pytest.mark.parametrize("kernel", ["se", "matern32"])
 @LAW
 @given(
     st.lists(
@@ -298,15 +300,16 @@ def extreme(agent_id: str, *, large: float, sign: float, state: State, sequence:
     )
 )
 @example([(0.0, 0.0, 1.0), (0.0, 1e-30, 1e15), (1e30, 1e30, 1e15), (0.0, 1e30, 1e15)])
-def test_extremes_that_are_let_in_never_stop_a_round(stories: list[tuple[float, float, float]]) -> None:
+def test_extremes_that_are_let_in_never_stop_a_round(kernel: Kernel, stories: list[tuple[float, float, float]]) -> None:
     """Scales that move by sixty orders of magnitude under terms of any size: what cannot be carried over is let go."""
-    state = msgspec.structs.replace(federated(schema=CURVED), moves=99, told_frames=1e9)
+    schema = msgspec.structs.replace(CURVED, kernel=kernel)
+    state = msgspec.structs.replace(federated(schema=schema), moves=99, told_frames=1e9)
     total = 100.0
     for number, (mean, sd, grown) in enumerate(stories):
         state = open_round(state)
         total = min(1e15, total * 10 * grown)
         events: list[Event] = [
-            told(bootstrap("first", schema=CURVED, count=total, mean=mean, sd=sd, sequence=2 + number)),
+            told(bootstrap("first", schema=schema, count=total, mean=mean, sd=sd, sequence=2 + number)),
             answered(extreme("a", large=1e30, sign=1.0, state=state, sequence=2 + number)),
             answered(extreme("b", large=1e30, sign=-1.0, state=state, sequence=2 + number)),
         ]

@@ -129,11 +129,14 @@ def test_a_bad_summary_is_counted_and_the_rounds_go_on(bench: Bench, desk: Desk,
 
 
 def assert_is_the_honest_sum(model: FleetModel | None) -> None:
-    """Prior and both honest terms. 1e-3: they have aged by some rounds of 10,000 (half-life)."""
+    """The prior that is published with it, and both honest terms. 1e-3: they have aged by some rounds of 10,000 (half-life)."""
     assert model is not None
+    assert model.prior_variance is not None
+    prior = 1 / to_array(model.prior_variance, (Q, F), "prior_variance")
+    honest = np.stack([np.diag(one) + 2 * np.eye(F) for one in prior])
     assert set(model.included) == {"a-1", "a-2"}
     np.testing.assert_allclose(
-        to_array(model.precision, (Q, F * (F + 1) // 2), "precision"), to_triangles(np.stack([3 * np.eye(F)] * Q)),
+        to_array(model.precision, (Q, F * (F + 1) // 2), "precision"), to_triangles(honest),
         rtol=1e-3,
     )  # fmt: skip
     np.testing.assert_allclose(to_array(model.shift, (Q, F), "shift"), np.full((Q, F), 0.4), rtol=1e-3)

@@ -84,7 +84,7 @@ def _attempt(state: State, frames: list[Frame], table: Rows) -> Taken:
     is_calm = state.learner is not None and state.event is None and not state.alarm.is_open
     if not is_calm or not (np.all(np.isfinite(state.lags)) and np.all(np.isfinite(state.covariates))):
         return Taken(state, [], 0, 1)
-    ordinary = min(_first(table.is_odd), _until_moved(state, len(frames)))
+    ordinary = min(_first(table.is_odd), _until_moved(state, table))
     if ordinary >= LEAST_FRAMES:
         known = history.before(state, table.values[:ordinary])
         ordinary = _first(known.is_new)
@@ -96,14 +96,17 @@ def _attempt(state: State, frames: list[Frame], table: Rows) -> Taken:
         return Taken(state, [], 0, ordinary)
 
 
-def _until_moved(state: State, most: int) -> int:
-    """Frames, at most so many, before the one after which the learner's basis may change."""
-    assert state.learner is not None
-    seen, is_own = state.learner.frames + 1, state.basis == 0
-    for k in range(most):
-        if is_placing(state, seen + k) or (is_own and moves.may_rescale(seen + k)):
+def _until_moved(state: State, table: Rows) -> int:
+    """Frames before the first after which the learner's basis may change."""
+    learner = state.learner
+    assert learner is not None
+    # a frame without a reading of any channel lets the learner's time stand still: its basis is looked at once more
+    is_empty = bool(np.all(np.isnan(table.values[0, : len(state.age)])))
+    for k in range(len(table.at_ms)):
+        seen = learner.frames + k + (not is_empty)
+        if is_placing(state, seen) or (state.basis == 0 and moves.may_rescale(seen)):
             return k
-    return most
+    return len(table.at_ms)
 
 
 def _chunk(state: State, frames: list[Frame], table: Rows, known: Before) -> Taken:

@@ -19,6 +19,8 @@ from fleetgp.wire.messages import AnomalyEvent, Prediction
 
 # Rounds that a hole in the recordings is given; what happens in further ones happened in these.
 MOST_ROUNDS_AT_ONCE = 100
+# Rows that wait for each other at most, so that agents learn many at once.
+MOST_ROWS = 4096
 
 Recordings = Mapping[str, Iterator[Record]]
 
@@ -55,7 +57,7 @@ class Outcome:
 
 @dataclass
 class Fleet:
-    """Agents and coordinator between two instants."""
+    """Agents and coordinator between two instants. waiting: rows up to the next round that agents are yet to be given."""
 
     plan: Plan
     on_prediction: Callable[[Prediction], None]
@@ -64,9 +66,10 @@ class Fleet:
     coordinator: coordination.State | None = None
     model: bytes = b""
     next_round_ms: int = 0
+    waiting: dict[str, list[Sample]] = field(default_factory=dict)
 
     def read(self, name: str, record: Record) -> None:
-        """Give one agent one row of its recording, after whatever rounds were due before it."""
+        """Take one row of one agent's recording, after whatever rounds were due before it; it waits for others."""
         self._rounds_until(record.at_ms)
         if name not in self.agents:
             config = msgspec.structs.replace(self.plan.agent, agent_id=name, is_live=False)
@@ -75,20 +78,34 @@ class Fleet:
                 self.outcome.joined_with[name] = self.model
                 self._step(name, ModelArrived(record.at_ms, self.model))
         positions = tuple(range(len(record.values)))
-        sample = Sample(record.at_ms, record.at_ms, positions, record.values)
-        self._step(name, Readings(record.at_ms, (sample,)))
+        self.waiting.setdefault(name, []).append(Sample(record.at_ms, record.at_ms, positions, record.values))
         self.outcome.frames += 1
+        if self.outcome.frames % MOST_ROWS == 0:
+            self.pass_on()
 
-    def _step(self, name: str, event: Readings | ModelArrived | RoundOpened) -> list[Effect]:
+    def pass_on(self) -> None:
+        """Give every agent the rows that wait for it; what comes of them is told in the order of its time, then of names."""
+        made = []
+        for name, samples in sorted(self.waiting.items()):
+            self.agents[name], effects = agent.step(self.agents[name], Readings(samples[-1].at_ms, tuple(samples)))
+            made.append([(_time(effect), name, effect) for effect in effects])
+        self.waiting = {}
+        for _, _, effect in heapq.merge(*made, key=lambda one: one[:2]):
+            self._tell(effect)
+
+    def _step(self, name: str, event: ModelArrived | RoundOpened) -> list[Effect]:
         self.agents[name], effects = agent.step(self.agents[name], event)
         for effect in effects:
-            if isinstance(effect, Count):
-                self.outcome.counts[effect.reason] = self.outcome.counts.get(effect.reason, 0) + effect.number
-            elif isinstance(effect.message, Prediction):
-                self.on_prediction(effect.message)
-            elif isinstance(effect.message, AnomalyEvent):
-                self.outcome.events.append(effect.message)
+            self._tell(effect)
         return effects
+
+    def _tell(self, effect: Effect) -> None:
+        if isinstance(effect, Count):
+            self.outcome.counts[effect.reason] = self.outcome.counts.get(effect.reason, 0) + effect.number
+        elif isinstance(effect.message, Prediction):
+            self.on_prediction(effect.message)
+        elif isinstance(effect.message, AnomalyEvent):
+            self.outcome.events.append(effect.message)
 
     def _rounds_until(self, at_ms: int) -> None:
         if not self.plan.round_ms:
@@ -107,6 +124,7 @@ class Fleet:
 
     def _round(self, at_ms: int) -> None:
         """One round: opened, answered by every agent at once, closed, its model given to every agent."""
+        self.pass_on()
         self._coordinate(coordination.Tick(at_ms))
         for name in sorted(self.agents):
             for effect in self._step(
@@ -145,4 +163,10 @@ def run(recordings: Recordings, plan: Plan, on_prediction: Callable[[Prediction]
 
     for _, name, record in heapq.merge(*(rows(name) for name in sorted(recordings)), key=lambda row: row[:2]):
         fleet.read(name, record)
+    fleet.pass_on()
     return fleet.outcome
+
+
+def _time(effect: Effect) -> int:
+    """When what it tells was, UTC epoch ms; 0 for what has no time."""
+    return effect.message.at_ms if isinstance(effect, Publish) else 0

@@ -10,6 +10,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fleetgp.arrays import Array, Mask
 
@@ -35,13 +36,12 @@ def learn(correlation: Correlation, errors: Array, factor: float) -> Correlation
     """After frames with standardised errors [n, Q], NaN where missing; factor: what is left of what was known."""
     seen = np.isfinite(errors)
     z = np.clip(np.where(seen, errors, 0.0), -MOST_ERROR, MOST_ERROR)
-    total, weight = factor * correlation.total, factor * correlation.weight
-    for pattern in _patterns(seen):
-        picked = z[np.all(seen == pattern, axis=1)]
-        fill, rest = _given(correlation.matrix, pattern)
-        whole = picked @ fill.T
-        total = total + whole.T @ whole + len(picked) * rest
-        weight += len(picked)
+    patterns, which = _patterns(seen)
+    count = np.bincount(which, minlength=len(patterns)) * np.any(patterns, axis=1)
+    fill, rest = _given(correlation.matrix, patterns)
+    whole = (fill[which] @ z[..., None])[..., 0]
+    total = factor * correlation.total + whole.T @ whole + np.tensordot(count, rest, 1)
+    weight = factor * correlation.weight + float(count.sum())
     return Correlation(total, weight, _matrix(total, weight))
 
 
@@ -72,23 +72,23 @@ def log_density(matrix: Array, errors: Array, scale: Array, degrees: Array) -> A
     return np.where(size > 0, density, 0.0)
 
 
-def _patterns(seen: Mask) -> list[Mask]:
-    """The different rows of seen [n, Q] in which anything is."""
-    kinds = seen[:1] if np.all(seen == seen[:1]) else np.unique(seen, axis=0)
-    return [pattern for pattern in kinds if np.any(pattern)]
+def _patterns(seen: Mask) -> tuple[Mask, NDArray[np.intp]]:
+    """The different rows [p, Q] of seen [n, Q], and which of them each row is [n]."""
+    if np.all(seen == seen[:1]):
+        return seen[:1], np.zeros(len(seen), dtype=int)
+    kinds, which = np.unique(seen, axis=0, return_inverse=True)
+    return kinds, which.ravel()
 
 
-def _given(R: Array, pattern: Mask) -> tuple[Array, Array]:
-    """Of a frame with this pattern [Q] of channels present: fill [Q, Q], from errors to conditional means, and their covariance."""
-    Q = len(R)
-    there, gone = np.flatnonzero(pattern), np.flatnonzero(~pattern)
-    fill, rest = np.zeros((Q, Q)), np.zeros((Q, Q))
-    fill[there, there] = 1.0
-    if len(gone):
-        B = np.linalg.solve(R[np.ix_(there, there)], R[np.ix_(there, gone)]).T
-        fill[np.ix_(gone, there)] = B
-        rest[np.ix_(gone, gone)] = R[np.ix_(gone, gone)] - B @ R[np.ix_(there, gone)]
-    return fill, rest
+def _given(R: Array, there: Mask) -> tuple[Array, Array]:
+    """Of frames with these patterns of channels present [p, Q]: from errors to conditional means [p, Q, Q], and their covariance."""
+    gone = ~there
+    one = np.eye(len(R))
+    inverse = np.linalg.inv(np.where(there[:, :, None] & there[:, None, :], R, one))
+    known = R * there[:, None, :]
+    fill = known @ inverse
+    rest = np.where(gone[:, :, None] & gone[:, None, :], R - fill @ known.mT, 0.0)
+    return np.where(there[:, :, None], one, fill), rest
 
 
 def _matrix(total: Array, weight: float) -> Array:

@@ -42,6 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     0: the command did its job; 2: it could not, and said why in one line; 130: Ctrl-C; 141: nobody reads our output.
     """
+    # before any program imports numpy: our matrices are small, and threads that share them only wait for each other
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     arguments = list(sys.argv[1:] if argv is None else argv)
     name = arguments[0] if arguments and not arguments[0].startswith("-") else ""
     try:

@@ -24,6 +24,9 @@ CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
 BrokerKind = Literal["mosquitto", "nats"]
 
+# before any test imports numpy: on a busy machine threads that share small matrices wait for each other, up to 35 times as long
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip, or fail, what this machine cannot run."""

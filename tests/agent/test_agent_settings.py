@@ -31,14 +31,17 @@ def test_an_agents_settings_reach_its_brain(tmp_path: Path) -> None:
         "agent.warmup_frames": "33",
         "agent.alarm_score": "5.5",
         "agent.half_life_frames": "500",
+        "agent.short_half_life_frames": "100",
         "agent.refresh_frames": "16",
+        "agent.local_inducing": "7",
     }
     config = agent_config(load(written(tmp_path), {}, flags))
     assert config.agent_id == "pump-1"
     assert config.schema.channel_names == ("flow", "dust")
     assert (config.schema.interval_s, config.schema.lags) == (2.0, 3)
     assert (config.lateness_ms, config.warmup_frames, config.alarm_score) == (4500, 33, 5.5)
-    assert config.forgetting == Forgetting(500.0, 16)
+    assert config.forgetting == Forgetting(500.0, 100.0, 16)
+    assert config.local_inducing == 7
 
 
 @pytest.mark.parametrize(("clock", "is_live"), [("live", True), ("receive", True), ("recording", False)])

@@ -46,8 +46,12 @@ def spoilt(model: FleetModel) -> dict[str, FleetModel]:
         "a centre that is no number": replace(model, centre=raw(1.0, float("nan"))),
         "an infinite noise": replace(model, noise_variance=raw(1.0, float("inf"))),
         "no noise": replace(model, noise_variance=raw(1.0, 0.0)),
-        "no deviation": replace(model, deviation_scale=raw(*[0.0] * F)),
-        "too few numbers": replace(model, deviation_scale=raw(1.0)),
+        "no deviation": replace(model, deviation_variance=to_tensor(np.zeros((2, F)))),
+        "no deviation, told as of old": replace(model, deviation_variance=None, deviation_scale=raw(*[0.0] * F)),
+        "too few numbers": replace(model, deviation_variance=raw(1.0)),
+        "too few numbers, told as of old": replace(model, deviation_variance=None, deviation_scale=raw(1.0)),
+        "a prior of nothing": replace(model, prior_variance=to_tensor(np.zeros((2, F)))),
+        "inducing inputs that nobody wants": replace(model, inducing=raw(1.0), lengthscale=raw(1.0), columns=(0,)),
         "a shape that lies": replace(model, shift=Tensor(shape=(2, F), data=b"12345678")),
         "a precision that is no number": replace(
             model, precision=Tensor(shape=triangles.shape, data=b"\xff" * 8 * triangles.size)

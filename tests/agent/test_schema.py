@@ -51,7 +51,7 @@ def test_a_schema_that_cannot_be_watched_is_refused_by_its_key(wrong: Schema, ke
 
 
 @pytest.mark.parametrize(
-    "right", [schema(), schema(channels=64, covariates=0), schema(1, 64, 24), schema(interval_s=0.001)]
+    "right", [schema(), schema(channels=64, covariates=0, lags=1), schema(1, 64, 24), schema(interval_s=0.001)]
 )
 def test_large_and_small_schemas_that_can_be_watched_pass(right: Schema) -> None:
     assert check(right) is right

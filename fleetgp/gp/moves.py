@@ -1,7 +1,8 @@
 """Taking a learner to another basis: exact for what is linear, projected for inducing features, refused where too much is lost.
 
-Statistics = rebase(past) + exact(ring); the past is scaled down by what the new features cannot express of the old
-(models.md section 3, "Basis change").
+Statistics = rebase(past) + exact(ring) (models.md section 3, "Basis change"). The projection of the prior is mended by what
+the ring shows of it, and the past is scaled down by what even then cannot be expressed: an error that is the same at every
+frame, which no number of frames makes smaller.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from fleetgp.gp import learner as learning
 from fleetgp.gp.learner import LONG, TRACKS, Learner
 from fleetgp.gp.posterior import Weights
 from fleetgp.gp.statistics import Statistics
+from fleetgp.linalg import inverse, symmetric
 from fleetgp.scaling import Moments, scaling
 from fleetgp.schema import Kernel
 
@@ -26,6 +28,8 @@ RESCALE_RATIO = 1.25
 RESCALE_OFTEN = 64
 RESCALE_UNTIL = 4096
 LOCAL_STEPS = 10
+# worth of the prior's projection beside the ring's frames, in squared features
+RIDGE = 1e-2
 
 
 def change(old: Basis, new: Basis) -> tuple[Array, Array]:
@@ -40,7 +44,7 @@ def loss(learner: Learner, basis: Basis) -> Array:
     ring, old = learner.ring, learner.basis
     if is_complete(learner) or not len(ring.inputs) or _keeps_inducing(old, basis):
         return np.zeros(old.shape.channels)
-    T = features.change(old, basis)
+    T = _projection(learner, basis)
     gone = features.features(old, ring.inputs) @ T.T - features.features(basis, ring.inputs)
     return np.asarray(np.mean(gone**2, axis=0) @ _variances(learner, basis).T / learner.noise_var[LONG])
 
@@ -61,16 +65,17 @@ def move(learner: Learner, basis: Basis) -> Learner:
     lost = loss(learner, basis)
     if np.any(lost > MOST_LOSS):
         raise BasisRefused(float(np.max(lost)))
-    T = features.change(learner.basis, basis)
     ratio = (learner.basis.scaling.scale / basis.scaling.scale)[: basis.shape.channels]
     if _keeps_inducing(learner.basis, basis):
-        past = statistics.rebase(learner.past, T, ratio)
+        past = statistics.rebase(learner.past, features.change(learner.basis, basis), ratio)
     elif is_complete(learner):
         past = _exact(learner, basis)
     else:
         before = _minus(learner.past, _exact(learner, learner.basis))
-        old = statistics.rebase(before, T, ratio)
-        past = statistics.merge(_scaled(old, 1.0 / (1.0 + lost)), _exact(learner, basis))
+        old = statistics.rebase(before, _projection(learner, basis), ratio)
+        # the ring holds the error down to its share of as many frames as it has: more of the past cannot be surer
+        kept = 1.0 / (1.0 + lost * (1.0 + before.n / len(learner.ring.inputs)))
+        past = statistics.merge(_scaled(old, kept), _exact(learner, basis))
     return _with_past(learner, basis, past, ratio)
 
 
@@ -109,10 +114,22 @@ def _minus(a: Statistics, b: Statistics) -> Statistics:
 
 
 def _scaled(sums: Statistics, factor: Array) -> Statistics:
-    """Statistics with each channel's frames weighted by a factor [Q]."""
+    """Statistics with each channel's frames weighted by a factor [T, Q]."""
     return Statistics(
-        factor * sums.n, factor * sums.square, factor[:, None] * sums.cross, factor[:, None, None] * sums.gram
+        factor * sums.n, factor * sums.square, factor[..., None] * sums.cross, factor[..., None, None] * sums.gram
     )
+
+
+def _projection(learner: Learner, basis: Basis) -> Array:
+    """T with features_new ~ T features_old: the prior's, mended by least squares over the ring, with that as a ridge."""
+    T, ring = features.change(learner.basis, basis), learner.ring
+    X = features.features(learner.basis, ring.inputs)
+    gone = features.features(basis, ring.inputs) - X @ T.T
+    weighted = X.T * ring.weights.mean(axis=1)
+    mended = inverse(symmetric(weighted @ X) + RIDGE * np.eye(X.shape[1])) @ (weighted @ gone)
+    # what is linear is exact already
+    mended[:, : basis.shape.linear] = 0.0
+    return np.asarray(T + mended.T)
 
 
 def _variances(learner: Learner, basis: Basis) -> Array:

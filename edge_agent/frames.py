@@ -145,7 +145,7 @@ def _tick(frames: Frames, at_ms: float) -> int:
 
 def _placed(frames: Frames, sample: Sample) -> tuple[Frames, int]:
     """The tick of a sample, by the phase of the first of its inputs that keeps one, and the state with that followed."""
-    phases = [frames.phase_ms[p] for p in sample.positions if frames.silent[p] < SILENT_AFTER]
+    phases = (frames.phase_ms[p] for p in sample.positions if frames.silent[p] < SILENT_AFTER)
     phase = next((float(known) for known in phases if not math.isnan(known)), None)
     tick = _tick(frames, sample.at_ms - (phase or 0.0))
     offset = float(sample.at_ms - (frames.anchor_ms or 0) - tick * frames.interval_ms)
@@ -186,6 +186,10 @@ def _take(frames: Frames, sample: Sample, tick: int, at_ms: int) -> tuple[Frames
 def _filled(slot: Slot | None, sample: Sample, at_ms: int, size: int) -> tuple[Slot, int]:
     if slot is None:
         slot = Slot(np.full(size, np.nan), np.zeros(size), at_ms, sample.received_ms)
+        if len(set(sample.positions)) == len(sample.positions):  # the usual sample: nothing of it can be there already
+            places = list(sample.positions)
+            slot.values[places], slot.arrived[places] = sample.values, 1.0
+            return slot, 0
     values, arrived = slot.values.copy(), slot.arrived.copy()
     doubled = 0
     for position, value in zip(sample.positions, sample.values, strict=True):

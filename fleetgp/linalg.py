@@ -30,8 +30,9 @@ def inverse(A: Array) -> Array:
     A stack of explicit inverses is what the rank-one updates of a stream start from; it is made here and nowhere else.
     """
     scale, L, _ = _factor(A)
-    L_inv = lower_inverse(L)
-    return symmetric(L_inv.mT @ L_inv / scale[..., :, None] / scale[..., None, :])
+    root_inverse = lower_inverse(L) / scale[..., None, :]
+    # a product with its own transpose is symmetric by the way it is summed
+    return np.asarray(root_inverse.mT @ root_inverse)
 
 
 def lower_inverse(L: Array) -> Array:
@@ -107,7 +108,8 @@ def _factor(A: Array) -> tuple[Array, Array, float]:
     if not np.all(diagonal > 0):
         raise NotPositiveDefinite(A.shape[-1], 0.0)
     scale = np.sqrt(diagonal)
-    C = A / scale[..., :, None] / scale[..., None, :]
+    part = 1.0 / scale
+    C = A * part[..., :, None] * part[..., None, :]
     try:
         return scale, _lower(C), 0.0
     except np.linalg.LinAlgError:

@@ -340,12 +340,14 @@ def folded(learner: Learner) -> Learner:
     """The fresh frames moved into statistics and ring; the posterior stays as it is."""
     if not learner.fresh:
         return learner
-    ring = rings.append(learner.ring, learner.fresh)
-    _, x, _, _ = rings.stacked(learner.fresh)
+    inputs, x, targets, weights = rings.stacked(learner.fresh)
+    ring = rings.joined(learner.ring, inputs, targets, weights)
     recent = features.residual(learner.basis, x).mean(axis=0)
     spare = np.where(np.isfinite(learner.spare), learner.spare, recent)
     spare = spare + np.minimum(len(x) / rings.SIZE, 1.0) * (recent - spare)
-    return learner._replace(past=total(learner), ring=ring, spare=spare, fresh=())
+    unit = learner.basis.scaling.scale[: learner.basis.shape.channels]
+    past = statistics.merge(learner.past, statistics.summed(x, targets / unit, weights))
+    return learner._replace(past=past, ring=ring, spare=spare, fresh=())
 
 
 def recent(learner: Learner) -> Ring:

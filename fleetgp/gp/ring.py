@@ -40,7 +40,12 @@ def empty(inputs: int, channels: int, tracks: int) -> Ring:
 def append(ring: Ring, rows: tuple[Row, ...]) -> Ring:
     """The newest SIZE frames."""
     inputs, _, targets, weights = stacked(rows)
-    kept = np.ones((len(ring.kept), len(rows)))
+    return joined(ring, inputs, targets, weights)
+
+
+def joined(ring: Ring, inputs: Array, targets: Array, weights: Array) -> Ring:
+    """The newest SIZE frames, of which these [n, ...] are the last."""
+    kept = np.ones((len(ring.kept), len(inputs)))
     return Ring(
         np.concatenate((ring.inputs, inputs))[-SIZE:],
         np.concatenate((ring.targets, targets))[-SIZE:],
@@ -56,8 +61,8 @@ def decay(ring: Ring, factor: Array) -> Ring:
 
 def stacked(rows: tuple[Row, ...]) -> tuple[Array, Array, Array, Array]:
     """Inputs [n, D], features [n, F + F_local], targets [n, Q] and weights [n, Q] of rows; a target not learnt is 0."""
-    inputs = np.array([row.inputs for row in rows])
-    x = np.array([row.features for row in rows])
-    weights = np.array([row.weights for row in rows])
-    targets = np.where(weights > 0, np.array([row.targets for row in rows]), 0.0)
-    return inputs, x, targets, weights
+    # several times as fast as an array of a list of arrays
+    inputs, x, targets, weights = (
+        np.concatenate(column).reshape(len(rows), -1) for column in list(zip(*rows, strict=True))[:4]
+    )
+    return inputs, x, np.where(weights > 0, targets, 0.0), weights

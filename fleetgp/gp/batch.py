@@ -71,9 +71,9 @@ def part(inputs: Inputs, begin: int, end: int) -> Inputs:
 
 
 def _until_due(learner: Learner, rule: Forgetting) -> int:
-    """Frames up to and with the one after which the next solution is due."""
+    """Frames up to and with the one after which the next solution is due: one, where a rule of today finds it overdue."""
     if learner.frames // 4 >= rule.refresh:
-        return rule.refresh - len(learner.fresh)
+        return max(1, rule.refresh - len(learner.fresh))
     count = 1
     while len(learner.fresh) + count < learning.due(learner.frames + count, rule):
         count += 1

@@ -119,6 +119,26 @@ def test_any_cut_into_batches_gives_the_same_1e_9(
     assert_same_learner(learner, single)
 
 
+@pytest.mark.parametrize("refresh", [(1024, 256), (256, 16), (64, 1), (16, 256)])
+def test_a_rule_that_changes_between_batches_loses_and_repeats_no_frame(refresh: tuple[int, int]) -> None:
+    """Settings changed while the agent was stopped: frames since the last solution are more than the new rule allows."""
+    rng = np.random.default_rng(7)
+    start, inputs = lone_learner(rng, SMALL), random_inputs(rng, SMALL, 1500)
+    observed = random_readings(rng, inputs)
+    ends, laws = [], []
+    for run in (batch.foresee_and_learn, step_by_step):
+        learner = start._replace(frames=5000)
+        forecasts = []
+        for part, size in ((slice(0, 1000), refresh[0]), (slice(1000, None), refresh[1])):
+            rows = Inputs(*(x[part] for x in inputs))
+            learner, forecast = run(learner, rows, observed[part], Forgetting(refresh=size))
+            forecasts.append(forecast)
+        ends.append(learner)
+        laws.append(batch.joined(forecasts))
+    assert_same_forecast(*laws)
+    assert_same_learner(*ends)
+
+
 @pytest.mark.parametrize("missing", ["one channel", "all of one frame", "everything"])
 def test_what_never_came_is_not_learnt_at_once_either(missing: str) -> None:
     rng = np.random.default_rng(5)

@@ -13,8 +13,8 @@ from fleetgp import features, inducing, placement
 from fleetgp.arrays import Array
 from fleetgp.errors import BasisRefused
 from fleetgp.features import Basis
-from fleetgp.gp import hyper, statistics
 from fleetgp.gp import learner as learning
+from fleetgp.gp import statistics
 from fleetgp.gp.learner import LONG, TRACKS, Learner
 from fleetgp.gp.posterior import Weights
 from fleetgp.gp.statistics import Statistics
@@ -133,16 +133,16 @@ def _projection(learner: Learner, basis: Basis) -> Array:
 
 
 def _variances(learner: Learner, basis: Basis) -> Array:
-    """Prior variance [Q, F + F_local] of the weights of inducing features on a new basis; 0 for what is linear."""
+    """Prior variance [Q, F + F_local] of the weights of inducing features on a new basis; 0 for what is linear.
+
+    0 too for a layer that the old basis had not: of it nothing was learnt, so nothing can be lost.
+    """
     known, shape = learner.knowledge, basis.shape
     result = np.zeros((shape.channels, basis.size + basis.local_size))
-    first = hyper.start(shape.channels)
-    block = features.BLOCKS.index("inducing")
-    shared = first.shared[:, block] + first.deviation[:, block]
     if learner.basis.shared:
-        shared = known.prior_var[:, -1] + known.deviation_var[:, -1]
-    result[:, shape.linear : basis.size] = shared[:, None]
-    result[:, basis.size :] = learner.local_var[:, None]
+        result[:, shape.linear : basis.size] = (known.prior_var[:, -1] + known.deviation_var[:, -1])[:, None]
+    if learner.basis.local:
+        result[:, basis.size :] = learner.local_var[:, None]
     return result
 
 

@@ -63,6 +63,13 @@ class Basis(NamedTuple):
         return len(self.local.Z) if self.local else 0
 
 
+class Line(NamedTuple):
+    """The linear block: slope [D] times what inputs [D] are above centre [D]."""
+
+    centre: Array
+    slope: Array
+
+
 def shape(schema: Schema) -> Shape:
     return Shape(len(schema.channels), schema.lags, len(schema.covariates), 2 * schema.harmonics * len(schema.phases))
 
@@ -92,30 +99,34 @@ def scale(basis_shape: Shape, scaling: Scaling) -> Scaling:
     return Scaling(centre, size)
 
 
-def features(basis: Basis, inputs: Array) -> Array:
-    """Features [n, F + F_local] of frames' inputs [n, D]."""
+def line(basis: Basis) -> Line:
+    """The linear block of a basis, ready for many frames."""
     scaled, sd = scale(basis.shape, basis.scaling), _sd(basis.shape)
-    linear = np.empty((len(inputs), basis.shape.linear))
-    linear[:, 0] = PRIOR_SD["bias"]
-    linear[:, 1:] = sd * ((inputs - scaled.centre) / scaled.scale)
-    parts = [linear]
+    return Line(scaled.centre, sd / scaled.scale)
+
+
+def features(basis: Basis, inputs: Array, line_: Line | None = None) -> Array:
+    """Features [n, F + F_local] of frames' inputs [n, D], or [F + F_local] of one frame's [D]; line_: ``line(basis)``, once made."""
+    centre, slope = line_ or line(basis)
+    D, F = basis.shape.inputs, basis.size
+    result = np.empty((*inputs.shape[:-1], F + basis.local_size))
+    result[..., 0] = PRIOR_SD["bias"]
+    np.multiply(inputs - centre, slope, out=result[..., 1 : D + 1])
     if basis.shared:
-        parts.append(PRIOR_SD["inducing"] * inducing.features(basis.shared, inputs))
+        np.multiply(inducing.features(basis.shared, inputs), PRIOR_SD["inducing"], out=result[..., D + 1 : F])
     if basis.local:
-        parts.append(PRIOR_SD["local"] * inducing.features(basis.local, inputs))
-    return np.concatenate(parts, axis=1) if len(parts) > 1 else linear
+        np.multiply(inducing.features(basis.local, inputs), PRIOR_SD["local"], out=result[..., F:])
+    return result
 
 
 def residual(basis: Basis, features: Array) -> Array:
-    """What the inducing features of shared and local layer cannot express [n, 2], per unit of weight variance."""
-    result = np.zeros((len(features), 2))
+    """What the inducing features of shared and local layer cannot express [..., 2], per unit of weight variance; features [..., F]."""
+    result = np.zeros((*features.shape[:-1], 2))
     F = basis.size
     if basis.shared:
-        sd = PRIOR_SD["inducing"]
-        result[:, 0] = sd**2 * inducing.residual(features[:, basis.shape.linear : F] / sd)
+        result[..., 0] = inducing.residual(features[..., basis.shape.linear : F], PRIOR_SD["inducing"] ** 2)
     if basis.local:
-        sd = PRIOR_SD["local"]
-        result[:, 1] = sd**2 * inducing.residual(features[:, F:] / sd)
+        result[..., 1] = inducing.residual(features[..., F:], PRIOR_SD["local"] ** 2)
     return result
 
 

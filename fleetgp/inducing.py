@@ -36,15 +36,16 @@ def make(kernel: Kernel, columns: tuple[int, ...], Z: Array, lengthscale: Array,
 
 
 def features(inducing: Inducing, inputs: Array) -> Array:
-    """F [n, M] at inputs [n, D_all], all of a frame's inputs."""
-    return kernels.covariance(inducing.kernel, inputs[:, list(inducing.columns)], inducing.Z, inducing.lengthscale) @ (
-        inducing.root_inverse.T
-    )
+    """F [n, M] at inputs [n, D_all], all of a frame's inputs; or [M] at those of one frame [D_all]."""
+    picked = inputs.take(inducing.columns, axis=-1)
+    K = kernels.covariance(inducing.kernel, picked, inducing.Z, inducing.lengthscale)
+    return np.asarray(K @ inducing.root_inverse.T)
 
 
-def residual(F: Array) -> Array:
-    """r(x) [n] of features F [n, M], per unit of the kernel's variance: 1 far from all inducing inputs."""
-    return np.asarray(np.maximum(1.0 - np.sum(F * F, axis=1), 0.0))
+def residual(F: Array, variance: float = 1.0) -> Array:
+    """r(x) [...] of features F [..., M] of a layer of this variance: all of it far from all inducing inputs."""
+    square = F @ F if F.ndim == 1 else np.einsum("...m,...m->...", F, F)
+    return np.asarray(np.maximum(variance - square, 0.0))
 
 
 def transfer(old: Inducing, new: Inducing) -> Array:

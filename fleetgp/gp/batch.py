@@ -7,6 +7,8 @@ target is known up to the variance x_i C x_i - sum_{j<i} L_ij^2.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from fleetgp import features
@@ -14,7 +16,7 @@ from fleetgp.arrays import Array, Mask
 from fleetgp.gp import learner as learning
 from fleetgp.gp import posterior, tail
 from fleetgp.gp.learner import Around, Forecast, Forgetting, Inputs, Learner
-from fleetgp.gp.posterior import Weights
+from fleetgp.gp.posterior import Running
 from fleetgp.gp.ring import Row
 from fleetgp.gp.tail import Tail
 from fleetgp.linalg import lower_inverse, symmetric
@@ -46,23 +48,22 @@ def foresee_and_learn(learner: Learner, inputs: Inputs, observed: Array, rule: F
 
 def first(forecast: Forecast, count: int) -> Forecast:
     """The first frames of a forecast of many."""
-    inputs, features, around, *rest = forecast
-    return Forecast(
-        part(inputs, 0, count), features[:count], Around(*(x[:count] for x in around)), *(x[:count] for x in rest)
-    )
+    inputs, features, around, *rest, _ = forecast
+    head: list[Any] = [part(inputs, 0, count), features[:count], Around(*(x[:count] for x in around))]
+    return Forecast(*head, *(x[:count] for x in rest))
 
 
 def joined(parts: list[Forecast]) -> Forecast:
     """One forecast of all frames."""
     if len(parts) == 1:
         return parts[0]
-    inputs, x, around, *rest = zip(*parts, strict=True)
-    return Forecast(
+    inputs, x, around, *rest, _ = zip(*parts, strict=True)
+    head: list[Any] = [
         Inputs(*(np.concatenate(part) for part in zip(*inputs, strict=True))),
         np.concatenate(x),
         Around(*(np.concatenate(part) for part in zip(*around, strict=True))),
-        *(np.concatenate(part) for part in rest),
-    )
+    ]
+    return Forecast(*head, *(np.concatenate(part) for part in rest))
 
 
 def part(inputs: Inputs, begin: int, end: int) -> Inputs:
@@ -83,17 +84,17 @@ def _until_due(learner: Learner, rule: Forgetting) -> int:
 def _until_solved(learner: Learner, inputs: Inputs, observed: Array) -> tuple[Learner, Forecast]:
     """Frames between two solutions."""
     unit = learner.basis.scaling.scale[: learner.basis.shape.channels]
-    X = features.features(learner.basis, inputs.inputs)
+    X = features.features(learner.basis, inputs.inputs, learner.line)
     around = learning.surroundings(learner, inputs, X)
     target = (observed - inputs.last) / unit
     # the shares need nothing of the block's own learning: they look at the last solution
     share = learning.shares(learner, X, around, target)
-    weights, means, known = _sequential(learner, X, target, share)
+    base, means, known = _sequential(learner, X, target, share)
     variances = learning.track_variances(learner, known, around)
     errors = target[:, None, :] - means
-    tail_after, scales, mean, squared = _follow(learner.tail, errors, variances, means, target)
+    tail_after, scales, mean, squared, square = _follow(learner.tail, errors, variances, means, target)
     scale = np.sqrt(np.maximum(squared * scales, around.floor_var))
-    degrees = np.broadcast_to(tail.degrees(learner.tail), scale.shape)
+    degrees = np.broadcast_to(learner.tail.degrees, scale.shape)
     matrix = np.broadcast_to(learner.correlation.matrix, (len(X), len(unit), len(unit)))
     where, scale = inputs.last + unit * mean, unit * scale
     forecast = Forecast(inputs, X, around, means, variances, squared, where, scale, degrees, matrix)
@@ -102,27 +103,29 @@ def _until_solved(learner: Learner, inputs: Inputs, observed: Array) -> tuple[Le
     rows = tuple(
         Row(*row)
         for row, taught in zip(
-            zip(inputs.inputs, X, target * unit, share, errors_in_scales, strict=True), is_taught, strict=True
+            zip(inputs.inputs, X, target * unit, share, errors_in_scales, square, strict=True), is_taught, strict=True
         )
         if taught
     )
     after = learner._replace(
-        weights=weights, tail=tail_after, fresh=(*learner.fresh, *rows), frames=learner.frames + len(rows)
+        base=base, tail=tail_after, fresh=(*learner.fresh, *rows), frames=learner.frames + len(rows)
     )
     return after, forecast
 
 
-def _sequential(learner: Learner, X: Array, target: Array, share: Array) -> tuple[Weights, Array, Array]:
+def _sequential(learner: Learner, X: Array, target: Array, share: Array) -> tuple[Running, Array, Array]:
     """Weights after the frames, and means and known variances [n, T, Q] of each from those before it."""
-    mean, cov = learner.weights
+    base = learner.base
+    mean, cov = posterior.whole(base)
     cov = symmetric(cov)  # a copy, and from here on symmetric to the last bit
     noise = np.ascontiguousarray(np.moveaxis(learning.taught_noise(learner, share), 0, -1))  # [T, Q, n]
-    rounding = posterior.is_rounding(learner.weights, X)
+    rounding = posterior.rounding(base, X)
     means, known = np.empty_like(noise), np.empty_like(noise)
     for begin in range(0, len(X), BLOCK):
         s = slice(begin, begin + BLOCK)
         mean, means[..., s], known[..., s] = _block(mean, cov, X[s], target[s].T, noise[..., s], rounding[..., s])
-    return Weights(mean, cov), np.moveaxis(means, -1, 0), np.moveaxis(known, -1, 0)
+    after = base._replace(mean=mean, cov=cov, pending=base.pending[..., :0, :])
+    return after, np.moveaxis(means, -1, 0), np.moveaxis(known, -1, 0)
 
 
 def _block(
@@ -150,21 +153,17 @@ def _block(
 
 def _follow(
     start: Tail, errors: Array, variances: Array, means: Array, target: Array
-) -> tuple[Tail, Array, Array, Array]:
-    """Tail after the frames, and each one's factor of the squared scale, mean and squared scale of the mixture [n, Q]."""
+) -> tuple[Tail, Array, Array, Array, Array]:
+    """Tail after the frames; of each its factor of the squared scale, mean and squared scale of the mixture, squared error [n, Q]."""
     # a frame with nothing in it lets no time pass
     is_taught = ~np.all(np.isnan(target), axis=1)
     tracks = _decayed(start.tracks, tail.track_densities(start, errors, variances), is_taught)
     mean, squared = tail.mixed(tracks[:-1], means, variances)
     square = tail.squared(target - mean, squared)
     scales, follows = tail.followed(start.scales, square)
-    count = np.sum(is_taught)
-    left = tail.MEMORY ** (count - np.cumsum(is_taught))
-    densities = tail.MEMORY**count * start.densities
-    densities = densities + np.tensordot(left, tail.all_densities(scales, square), 1)
-    after = Tail(follows, densities, tracks[-1], start.chosen)
     chosen = start.chosen.astype(int)
-    return after, scales[:, chosen, np.arange(len(chosen))], mean, squared
+    after = start._replace(scales=follows, tracks=tracks[-1])
+    return after, scales[:, chosen, np.arange(len(chosen))], mean, squared, square
 
 
 def _decayed(start: Array, gains: Array, is_taught: Mask) -> Array:

@@ -13,13 +13,13 @@ import numpy as np
 
 from fleetgp import features
 from fleetgp.arrays import Array
-from fleetgp.features import Basis
+from fleetgp.features import Basis, Line
 from fleetgp.gp import hyper, joint, message, posterior, statistics, tail
 from fleetgp.gp import ring as rings
 from fleetgp.gp.aggregate import Belief, prior
 from fleetgp.gp.joint import Correlation
 from fleetgp.gp.message import Term
-from fleetgp.gp.posterior import Before, Weights
+from fleetgp.gp.posterior import Before, Running, Weights
 from fleetgp.gp.ring import Ring, Row
 from fleetgp.gp.statistics import Statistics
 from fleetgp.gp.tail import Tail
@@ -64,16 +64,17 @@ class Knowledge(NamedTuple):
 class Learner(NamedTuple):
     """past: statistics [T, ...] up to the last solution; fresh: the frames since; ring: bounded recent frames, never sent.
 
-    weights [T, ...], noise_var [T, Q] by memory; solved: the long memory's weights at the last solution; correlation:
+    base: weights [T, ...], noise_var [T, Q] by memory; line: of the basis; solved: the long memory's weights at the last solution; correlation:
     of the channels' errors; local_var [Q] of the local layer's weights; spare [2]: mean of what shared
     and local inducing features cannot express, infinite before any frame; frames: learnt in all.
     """
 
     basis: Basis
+    line: Line
     knowledge: Knowledge
     before: Before
     past: Statistics
-    weights: Weights
+    base: Running
     solved: Weights
     noise_var: Array
     local_var: Array
@@ -83,6 +84,11 @@ class Learner(NamedTuple):
     ring: Ring
     fresh: tuple[Row, ...]
     frames: int
+
+    @property
+    def weights(self) -> Weights:
+        """Weights [T, ...] after all that was learnt."""
+        return posterior.whole(self.base)
 
 
 class Inputs(NamedTuple):
@@ -107,12 +113,19 @@ class Around(NamedTuple):
     floor_var: Array
 
 
+class Spread(NamedTuple):
+    """What a frame's update needs: known variance [T, Q] and covariance times features [T, Q, F + F_local]."""
+
+    known: Array
+    reach: Array
+
+
 class Forecast(NamedTuple):
     """A law of the next frame, Student-t by channel. All arrays may have a leading axis of frames.
 
     features [F + F_local]; means, variances [T, Q]: of the scaled step, mean and squared scale of each memory's law; squared
     [Q]: squared scale of their mixture, before the tail's factor; mean, scale [Q] of the reading in its transformed unit;
-    degrees [Q]; correlation [Q, Q] of the channels' errors.
+    degrees [Q]; correlation [Q, Q] of the channels' errors; spread: of one frame that is to be learnt next.
     """
 
     inputs: Inputs
@@ -125,6 +138,7 @@ class Forecast(NamedTuple):
     scale: Array
     degrees: Array
     correlation: Array
+    spread: Spread | None = None
 
     @property
     def covariance(self) -> Array:
@@ -155,10 +169,11 @@ def knowing(basis: Basis, known: Knowledge) -> Learner:
     weights = Weights(np.tile(before.mean, (TRACKS, 1, 1)), np.tile(before.cov, (TRACKS, 1, 1, 1)))
     learner = Learner(
         basis,
+        features.line(basis),
         known,
         before,
         statistics.empty(TRACKS, Q, size),
-        weights,
+        posterior.running(weights),
         Weights(before.mean, before.cov),
         np.tile(known.noise_guess, (TRACKS, 1)),
         local_var,
@@ -179,16 +194,16 @@ def on_moments(moments: Moments, shape: features.Shape) -> Learner:
 
 def foresee(learner: Learner, inputs: Inputs) -> Forecast:
     """The law of the next frame, from what was known before it."""
-    x = features.features(learner.basis, inputs.inputs[None])[0]
+    x = features.features(learner.basis, inputs.inputs, learner.line)
     around = surroundings(learner, inputs, x)
-    means, known, _ = posterior.spread(learner.weights, x)
+    means, known, reach = posterior.spread(learner.base, x)
     variances = track_variances(learner, known, around)
     mean, squared = tail.mixed(learner.tail.tracks, means, variances)
     unit = learner.basis.scaling.scale[: learner.basis.shape.channels]
-    scale = np.sqrt(np.maximum(squared * tail.scale(learner.tail), around.floor_var))
-    where = inputs.last + unit * mean
-    degrees, matrix = tail.degrees(learner.tail), learner.correlation.matrix
-    return Forecast(inputs, x, around, means, variances, squared, where, unit * scale, degrees, matrix)
+    scale = unit * np.sqrt(np.maximum(squared * tail.scale(learner.tail), around.floor_var))
+    degrees, matrix = learner.tail.degrees, learner.correlation.matrix
+    where, spread = inputs.last + unit * mean, Spread(known, reach)
+    return Forecast(inputs, x, around, means, variances, squared, where, scale, degrees, matrix, spread)
 
 
 def surroundings(learner: Learner, inputs: Inputs, x: Array) -> Around:
@@ -218,7 +233,8 @@ def learn(learner: Learner, forecast: Forecast, observed: Array, rule: Forgettin
     square = tail.squared((observed - forecast.mean) / unit, forecast.squared)
     followed = tail.step(learner.tail, target - forecast.means, forecast.variances, square)
     errors = (observed - forecast.mean) / forecast.scale
-    return _taught(learner._replace(tail=followed), forecast, target, share, errors, rule)
+    row = Row(forecast.inputs.inputs, forecast.features, target * unit, share, errors, square)
+    return _taught(learner._replace(tail=followed), forecast, target, row, rule)
 
 
 def settle(learner: Learner, forecast: Forecast, level: Array, rule: Forgetting) -> Learner:
@@ -226,20 +242,20 @@ def settle(learner: Learner, forecast: Forecast, level: Array, rule: Forgetting)
 
     It says nothing of the law's tail and of how channels err together.
     """
-    target = (level - forecast.inputs.last) / learner.basis.scaling.scale[: learner.basis.shape.channels]
-    share = np.where(np.isnan(target), 0.0, 1.0)
-    return _taught(learner, forecast, target, share, np.full_like(target, np.nan), rule)
-
-
-def _taught(
-    learner: Learner, forecast: Forecast, target: Array, share: Array, errors: Array, rule: Forgetting
-) -> Learner:
-    """The weights after targets [Q] of these shares [Q]; errors [Q] as the ring's rows keep them."""
     unit = learner.basis.scaling.scale[: learner.basis.shape.channels]
-    noise = taught_noise(learner, share)
-    row = Row(forecast.inputs.inputs, forecast.features, target * unit, share, errors)
+    target = (level - forecast.inputs.last) / unit
+    share, nothing = np.where(np.isnan(target), 0.0, 1.0), np.full_like(target, np.nan)
+    row = Row(forecast.inputs.inputs, forecast.features, target * unit, share, nothing, nothing)
+    return _taught(learner, forecast, target, row, rule)
+
+
+def _taught(learner: Learner, forecast: Forecast, target: Array, row: Row, rule: Forgetting) -> Learner:
+    """The weights after a frame's scaled targets [Q], of the shares that its row says."""
+    x, share, noise = forecast.features, row.weights, taught_noise(learner, row.weights)
+    known, reach = forecast.spread or posterior.spread(learner.base, x)[1:]
+    error = np.where(share > 0, target - forecast.means, 0.0)
     learner = learner._replace(
-        weights=posterior.learn(learner.weights, forecast.features, target - forecast.means, noise),
+        base=posterior.learn(learner.base, known, reach, error, noise, posterior.rounding(learner.base, x)),
         fresh=(*learner.fresh, row),
         frames=learner.frames + 1,
     )
@@ -251,14 +267,14 @@ def shares(learner: Learner, x: Array, around: Around, target: Array) -> Array:
     mean, known = posterior.foreseen(learner.solved, x)
     other = learner.noise_var[LONG] * around.growth + around.extra
     variance = np.maximum(known + other, around.floor_var)
-    weight = tail.weight(tail.squared(target - mean, variance), tail.degrees(learner.tail))
+    weight = tail.weight(tail.squared(target - mean, variance), learner.tail.degrees)
     return np.where(np.isnan(target), 0.0, weight / around.growth)
 
 
 def taught_noise(learner: Learner, share: Array) -> Array:
     """Noise variance [..., T, Q] that frames teach with; infinite where one does not."""
-    factor = np.divide(1.0, share, out=np.full_like(share, np.inf), where=share > 0)
-    return np.asarray(learner.noise_var * factor[..., None, :] / learner.knowledge.own_weight)
+    with np.errstate(divide="ignore"):
+        return np.asarray(learner.noise_var / (learner.knowledge.own_weight * share[..., None, :]))
 
 
 def log_density(forecast: Forecast, observed: Array) -> Array:
@@ -287,11 +303,14 @@ def refresh(learner: Learner, rule: Forgetting) -> Learner:
     """Fold the fresh frames in, forget, and solve."""
     count = len(learner.fresh)
     errors = np.array([row.errors for row in learner.fresh])
+    squares = np.array([row.squares for row in learner.fresh])
     learner = folded(learner)
     factor = 0.5 ** (count / np.array([rule.half_life, rule.short_half_life]))
     past, ring = statistics.decay(learner.past, factor), rings.decay(learner.ring, factor)
     correlation = joint.learn(learner.correlation, errors, float(factor[LONG]))
-    return solve(learner._replace(past=past, ring=ring, correlation=correlation, tail=tail.choose(learner.tail)))
+    return solve(
+        learner._replace(past=past, ring=ring, correlation=correlation, tail=tail.choose(learner.tail, squares))
+    )
 
 
 def solve(learner: Learner) -> Learner:
@@ -299,7 +318,8 @@ def solve(learner: Learner) -> Learner:
     known, sums = learner.knowledge, total(learner)
     weights = posterior.posterior(learner.before, sums, learner.noise_var, known.own_weight)
     noise_var = _noise(sums, weights, known.noise_guess, known.noise_frames)
-    return learner._replace(weights=weights, solved=Weights(weights.mean[LONG], weights.cov[LONG]), noise_var=noise_var)
+    solved = Weights(weights.mean[LONG], weights.cov[LONG])
+    return learner._replace(base=posterior.running(weights), solved=solved, noise_var=noise_var)
 
 
 def total(learner: Learner) -> Statistics:
@@ -323,7 +343,7 @@ def summary(learner: Learner) -> tuple[Term, Array]:
     sums = Statistics(*(part[LONG] for part in total(learner)))
     local_var = np.tile(learner.local_var[:, None], (1, learner.basis.local_size))
     term = message.summarise(sums, learner.noise_var[LONG], known.deviation_var, local_var)
-    after = Weights(learner.weights.mean[LONG], learner.weights.cov[LONG])
+    after = Weights(*(part[LONG] for part in learner.weights))
     square = hyper.deviation_square(known.deviation_var, learner.before, after)
     return term, hyper.by_block(square, features.blocks(learner.basis.shape, F - learner.basis.shape.linear))
 
@@ -365,18 +385,20 @@ def _local_var(learner: Learner) -> Array:
     size, F = learner.basis.local_size, learner.basis.size
     if not size:
         return learner.local_var
-    after_cov = np.diagonal(learner.weights.cov[LONG], axis1=1, axis2=2)[:, F:]
-    square = learner.weights.mean[LONG, :, F:] ** 2 + after_cov
+    mean, cov = learner.weights
+    square = mean[LONG, :, F:] ** 2 + np.diagonal(cov[LONG], axis1=1, axis2=2)[:, F:]
     return np.asarray((size * hyper.LOCAL + square.sum(axis=1)) / (2 * size))
 
 
 def _extra(learner: Learner, x: Array) -> Array:
     """Variance [..., Q] of what inducing features cannot express at features [..., F], beyond what the noise holds of it."""
     basis, known = learner.basis, learner.knowledge
+    over = features.residual(basis, x) - learner.spare  # [..., 2]
+    if not np.any(over > 0):
+        return np.zeros((*x.shape[:-1], basis.shape.channels))
     shared = known.prior_var[:, -1] + known.deviation_var[:, -1] if basis.shared else np.zeros(basis.shape.channels)
-    over = np.maximum(features.residual(basis, np.atleast_2d(x)) - learner.spare, 0.0)  # [n, 2]
-    extra = over[:, :1] * shared + over[:, 1:] * learner.local_var
-    return np.asarray(extra if x.ndim > 1 else extra[0])
+    over = np.maximum(over, 0.0)
+    return np.asarray(over[..., :1] * shared + over[..., 1:] * learner.local_var)
 
 
 def _noise(sums: Statistics, weights: Weights, guess: Array, guess_frames: float) -> Array:

@@ -14,7 +14,7 @@ from fleetgp.arrays import Array
 from fleetgp.errors import BasisRefused
 from fleetgp.features import Basis
 from fleetgp.gp import learner as learning
-from fleetgp.gp import statistics
+from fleetgp.gp import posterior, statistics
 from fleetgp.gp.learner import LONG, TRACKS, Learner
 from fleetgp.gp.posterior import Weights
 from fleetgp.gp.statistics import Statistics
@@ -94,7 +94,9 @@ def _with_past(learner: Learner, basis: Basis, past: Statistics, ratio: Array) -
     Q, size = basis.shape.channels, basis.size + basis.local_size
     # weights are solved anew from the statistics before anything is foreseen with them
     weights = Weights(np.zeros((TRACKS, Q, size)), np.tile(np.eye(size), (TRACKS, Q, 1, 1)))
-    moved = learner._replace(basis=basis, past=past, weights=weights, spare=spare)
+    moved = learner._replace(
+        basis=basis, line=features.line(basis), past=past, base=posterior.running(weights), spare=spare
+    )
     return moved._replace(noise_var=ratio**2 * learner.noise_var)
 
 

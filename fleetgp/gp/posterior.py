@@ -60,40 +60,84 @@ def posterior(before: Before, statistics: Statistics, noise_var: Array, own_weig
     return Weights((cov @ shift[..., None])[..., 0], cov)
 
 
-def spread(weights: Weights, features: Array) -> tuple[Array, Array, Array]:
+class Running(NamedTuple):
+    """Weights between two exact solutions: mean [..., Q, F]; cov [..., Q, F, F] less the squares of pending [..., Q, k, F].
+
+    Rank-one updates wait in pending and are folded into the covariance many at a time, for writing it is what costs. size
+    [..., Q]: trace of the covariance at the last solution.
+    """
+
+    mean: Array
+    cov: Array
+    pending: Array
+    size: Array
+
+
+MOST_PENDING = 16
+
+
+def running(weights: Weights) -> Running:
+    """The weights of an exact solution, to be updated from here on."""
+    *lead, F = weights.mean.shape
+    size = np.trace(weights.cov, axis1=-2, axis2=-1)
+    return Running(weights.mean, weights.cov, np.zeros((*lead, 0, F)), size)
+
+
+def whole(running: Running) -> Weights:
+    """The weights with all updates folded in."""
+    P = running.pending
+    return Weights(running.mean, running.cov - P.mT @ P if P.shape[-2] else running.cov)
+
+
+def spread(running: Running, features: Array) -> tuple[Array, Array, Array]:
     """Mean [..., Q] and known variance [..., Q] of a frame's noiseless targets at features [F], and cov @ features [..., Q, F]."""
-    reach = weights.cov @ features
+    P = running.pending
+    reach = _times(running.cov, features)
+    if P.shape[-2]:
+        reach = reach - (_times(P, features)[..., None, :] @ P)[..., 0, :]
     # what rank-one updates lose to rounding may not make a prediction surer than its noise
-    return weights.mean @ features, np.maximum(reach @ features, 0.0), reach
+    return _times(running.mean, features), np.maximum(_times(reach, features), 0.0), reach
 
 
 def foreseen(weights: Weights, features: Array) -> tuple[Array, Array]:
     """Mean and known variance of frames' noiseless targets: [Q] at features [F], [n, Q] at [n, F]; weights without leading axes."""
     if features.ndim == 1:
-        mean, known, _ = spread(weights, features)
-        return mean, known
+        known = _times(_times(weights.cov, features), features)
+        return weights.mean @ features, np.maximum(known, 0.0)
     reach = features @ weights.cov  # [Q, n, F]
     return features @ weights.mean.T, np.maximum(np.sum(reach * features, axis=-1), 0.0).T
 
 
-def learn(weights: Weights, features: Array, error: Array, noise_var: Array) -> Weights:
-    """Weights after one frame: rank-one, covariance form, O(Q F^2). error, noise_var [..., Q]; an infinite noise teaches nothing.
+def learn(running: Running, known: Array, reach: Array, error: Array, noise_var: Array, floor: Array) -> Running:
+    """After one frame whose ``spread`` was known and reach: rank-one, O(Q F). error, noise_var [..., Q]; infinite noise teaches nothing.
 
-    A channel whose features are known so well that the variance of their sum is all rounding is left as it is: updates
-    made of rounding grow without bound. The next exact solution learns the frame all the same.
+    A channel of which less is known than the floor [..., Q] is left as it is: updates made of rounding grow without bound.
+    The next exact solution learns the frame all the same.
     """
-    _, known, reach = spread(weights, features)
-    is_taught = np.isfinite(noise_var) & (known > is_rounding(weights, features))
-    gain = np.where(is_taught, 1.0 / (known + noise_var), 0.0)[..., None] * reach
-    # asymmetric by rounding alone, until the next exact solution
-    cov = weights.cov - gain[..., :, None] * reach[..., None, :]
-    return Weights(weights.mean + gain * np.where(is_taught, error, 0.0)[..., None], cov)
+    scale = np.where(known > floor, 1.0 / np.sqrt(known + noise_var), 0.0)
+    step = scale[..., None] * reach
+    mean = running.mean + (scale * error)[..., None] * step
+    pending = np.concatenate((running.pending, step[..., None, :]), axis=-2)
+    if pending.shape[-2] < MOST_PENDING:
+        return running._replace(mean=mean, pending=pending)
+    cov = running.cov - pending.mT @ pending
+    return running._replace(mean=mean, cov=cov, pending=pending[..., :0, :])
 
 
-def is_rounding(weights: Weights, features: Array) -> Array:
+def rounding(running: Running, features: Array) -> Array:
     """Variance [..., Q] below which that of the features' sum is no more than rounding; features [F], or [n, F] for [..., Q, n]."""
-    deviation = np.sqrt(np.maximum(np.diagonal(weights.cov, axis1=-2, axis2=-1), 0.0))
-    return np.asarray(features.shape[-1] * np.finfo(float).eps * (deviation @ np.abs(features).T) ** 2)
+    length = features @ features if features.ndim == 1 else np.einsum("nf,nf->n", features, features)
+    return np.asarray(
+        features.shape[-1]
+        * np.finfo(float).eps
+        * (running.size if features.ndim == 1 else running.size[..., None])
+        * length
+    )
+
+
+def _times(A: Array, x: Array) -> Array:
+    """A x [...] of stacked matrices [..., F] as one product, which is several times as fast as one for each."""
+    return np.asarray((A.reshape(-1, A.shape[-1]) @ x).reshape(A.shape[:-1]))
 
 
 def estimate_noise(statistics: Statistics, weights: Weights, guess: Array, guess_count: float) -> Array:

@@ -14,7 +14,8 @@ SIZE = 512
 class Row(NamedTuple):
     """One learnt frame: inputs [D], its features [F + F_local], targets [Q] in transformed units, weights [Q], 0 = not learnt.
 
-    errors [Q]: of the forecast, in scales of its law; NaN where nothing was learnt.
+    errors [Q]: of the forecast, in scales of its law; squares [Q]: the same squared, before the tail's factor; NaN where
+    nothing was learnt.
     """
 
     inputs: Array
@@ -22,6 +23,7 @@ class Row(NamedTuple):
     targets: Array
     weights: Array
     errors: Array
+    squares: Array
 
 
 class Ring(NamedTuple):

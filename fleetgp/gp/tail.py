@@ -21,6 +21,8 @@ RATE = 0.03
 MEMORY = 0.995
 TRACK_MEMORY = 0.99
 LONG_LEAD = 1.0
+MOST_LEAD = 100.0
+MOST_ERROR = 1e150
 LEAST_SCALE, MOST_SCALE = 1e-4, 1e4
 # z^2 from which a frame counts as no odder: an infinite one would leave no number in any running sum
 MOST_SQUARE = 1e100
@@ -29,12 +31,16 @@ LOG_NORM = np.array([math.lgamma((v + 1) / 2) - math.lgamma(v / 2) - 0.5 * math.
 
 
 class Tail(NamedTuple):
-    """scales [G, Q], densities [G, Q] running log density by degrees; tracks [T, Q] running log density by memory; chosen [Q] index."""
+    """scales [G, Q] by degrees; tracks [T, Q] running log density by memory; densities [G, Q] running log density by degrees,
+    up to the last choice, and since [G, Q] the scales then; chosen [Q] index, degrees [Q] and log norm [Q] of the law in use."""
 
     scales: Array
-    densities: Array
     tracks: Array
+    densities: Array
+    since: Array
     chosen: Array
+    degrees: Array
+    norm: Array
 
 
 def init(channels: int, tracks: int) -> Tail:
@@ -42,12 +48,8 @@ def init(channels: int, tracks: int) -> Tail:
     densities[FIRST] = FIRST_LEAD
     lead = np.zeros((tracks, channels))
     lead[0] = LONG_LEAD
-    return Tail(np.ones((len(DEGREES), channels)), densities, lead, np.full(channels, float(FIRST)))
-
-
-def degrees(tail: Tail) -> Array:
-    """Degrees of freedom [Q] in use."""
-    return np.asarray(DEGREES[tail.chosen.astype(int)])
+    scales = np.ones((len(DEGREES), channels))
+    return _chosen(scales, lead, densities)
 
 
 def scale(tail: Tail) -> Array:
@@ -56,12 +58,12 @@ def scale(tail: Tail) -> Array:
 
 
 def mixed(tracks: Array, means: Array, variances: Array) -> tuple[Array, Array]:
-    """Mean and variance [..., Q] of the mixture of memories; tracks, means, variances [..., T, Q] (T next to last)."""
-    lead = tracks - np.max(tracks, axis=-2, keepdims=True)
-    share = np.exp(lead)
-    share /= np.sum(share, axis=-2, keepdims=True)
-    mean = np.sum(share * means, axis=-2)
-    return mean, np.sum(share * (variances + (means - mean[..., None, :]) ** 2), axis=-2)
+    """Mean and variance [..., Q] of the mixture of the two memories; tracks, means, variances [..., T = 2, Q]."""
+    lead = np.minimum(tracks[..., 1, :] - tracks[..., 0, :], MOST_LEAD)
+    share = 1.0 / (1.0 + np.exp(lead))
+    first, second, apart = variances[..., 0, :], variances[..., 1, :], means[..., 0, :] - means[..., 1, :]
+    between = share * (1.0 - share) * apart * apart
+    return means[..., 1, :] + share * apart, second + share * (first - second) + between
 
 
 def log_norm(degrees: Array) -> Array:
@@ -70,9 +72,9 @@ def log_norm(degrees: Array) -> Array:
 
 
 def squared(errors: Array, variances: Array) -> Array:
-    """z^2, infinite where it is beyond doubles."""
-    with np.errstate(over="ignore"):
-        return np.asarray(errors**2 / variances)
+    """z^2 of errors, which count no larger than 1e150."""
+    size = np.minimum(np.abs(errors), MOST_ERROR)
+    return np.asarray(size * size / variances)
 
 
 def log_density(square: Array, degrees: Array, log_norm: Array) -> Array:
@@ -82,8 +84,7 @@ def log_density(square: Array, degrees: Array, log_norm: Array) -> Array:
 
 def track_densities(tail: Tail, errors: Array, variances: Array) -> Array:
     """Log density [..., T, Q] of errors under each memory's law, by the degrees in use; 0 where an error is NaN."""
-    chosen = tail.chosen.astype(int)
-    density = log_density(squared(errors, variances), DEGREES[chosen], LOG_NORM[chosen]) - 0.5 * np.log(variances)
+    density = log_density(squared(errors, variances), tail.degrees, tail.norm) - 0.5 * np.log(variances)
     return np.where(np.isnan(errors), 0.0, density)
 
 
@@ -137,16 +138,21 @@ def all_densities(scales: Array, square: Array) -> Array:
     return np.where(np.isnan(z2), 0.0, density)
 
 
-def choose(tail: Tail) -> Tail:
-    """The degrees whose running density is best, from now on."""
-    return tail._replace(chosen=np.argmax(tail.densities, axis=0).astype(float))
+def choose(tail: Tail, squares: Array) -> Tail:
+    """The degrees whose running density is best, from now on; squares [n, Q] of the frames since the last choice."""
+    squares = squares[~np.all(np.isnan(squares), axis=1)]
+    n = len(squares)
+    left = MEMORY ** np.arange(n - 1, -1, -1.0)
+    gained = np.tensordot(left, all_densities(followed(tail.since, squares)[0], squares), 1)
+    return _chosen(tail.scales, tail.tracks, MEMORY**n * tail.densities + gained)
 
 
 def step(tail: Tail, errors: Array, variances: Array, square: Array) -> Tail:
     """After one frame: errors, variances [T, Q] by memory; square [Q] of the mixture's error over its variance."""
-    return Tail(
-        follow(tail.scales, square),
-        MEMORY * tail.densities + all_densities(tail.scales, square),
-        TRACK_MEMORY * tail.tracks + track_densities(tail, errors, variances),
-        tail.chosen,
-    )
+    tracks = TRACK_MEMORY * tail.tracks + track_densities(tail, errors, variances)
+    return tail._replace(scales=follow(tail.scales, square), tracks=tracks)
+
+
+def _chosen(scales: Array, tracks: Array, densities: Array) -> Tail:
+    chosen = np.argmax(densities, axis=0)
+    return Tail(scales, tracks, densities, scales, chosen.astype(float), DEGREES[chosen], LOG_NORM[chosen])

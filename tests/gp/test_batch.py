@@ -34,7 +34,7 @@ def step_by_step(learner: Learner, inputs: Inputs, observed: Array, rule: Forget
 def _with_axis(forecast: Forecast) -> Forecast:
     inputs, x, around, *rest = forecast
     grown = (type(part)(*(p[None] for p in part)) for part in (inputs, around))
-    return Forecast(next(grown), x[None], next(grown), *(part[None] for part in rest))
+    return Forecast(next(grown), x[None], next(grown), *(part[None] for part in rest[:-1]))
 
 
 def assert_close(a: Array, b: Array, scale: float | None = None) -> None:

@@ -214,6 +214,25 @@ def test_most_frames_of_an_ordinary_stream_are_taken_at_once(monkeypatch: pytest
     assert len(alone) < 80  # 66 of a new learner, and the powers of two after which its scale is looked at
 
 
+def test_an_empty_frame_where_the_scale_is_looked_at_is_looked_at_too() -> None:
+    """No channel is read, the learner's time stands still at a power of two, and a covariate leaps out of its scale."""
+    rng = np.random.default_rng(2)
+    start = fresh(alarm_score=30.0)
+    given = [Frame(START + k * TICK, k, row, 0) for k, row in enumerate(rng.standard_normal((540, 5)) + 5.0)]
+    k = 0
+    while start.learner is None or start.learner.frames < 512:
+        start, _ = watch(start, given[k])
+        k += 1
+    given[k] = Frame(given[k].at_ms, k, np.array([np.nan, np.nan, np.nan, 1e4, np.nan]), 0)
+    state, effects = one_by_one(start, given[k:])
+    assert start.learner is not None
+    assert state.learner is not None
+    assert state.learner.basis.scaling.scale[3] > 2 * start.learner.basis.scaling.scale[3]
+    found, same = watch_many(start, given[k:])
+    assert_same_effects(same, effects)
+    assert_near(found, state)
+
+
 def test_no_frame_is_nothing() -> None:
     state = fresh()
     assert watch_many(state, []) == (state, [])

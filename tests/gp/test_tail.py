@@ -135,9 +135,9 @@ def test_scales_of_many_frames_are_those_followed_one_by_one(seed: int, n: int, 
     before, end = tail.followed(start, squares)
     scales = start
     for t, square in enumerate(squares):
-        np.testing.assert_array_equal(before[t], scales)
+        np.testing.assert_allclose(before[t], scales, rtol=1e-13)
         scales = tail.follow(scales, square)
-    np.testing.assert_array_equal(end, scales)
+    np.testing.assert_allclose(end, scales, rtol=1e-13)
 
 
 @RARE
@@ -178,3 +178,16 @@ def test_the_long_memory_is_believed_while_a_relation_lasts_and_the_short_one_on
         learner, _ = drive_in_batches(learner, changed[begin : begin + 101])
         shares.append(share_of_long(learner))
     assert max(shares[10:]) < 0.2
+
+
+def test_scales_of_many_frames_stop_at_the_same_bounds() -> None:
+    """Falling for a thousand quiet frames, then as high as any error lifts them."""
+    squares = np.concatenate((np.zeros((1000, 1)), np.full((3, 1), np.inf), np.full((400, 1), 1e9)))
+    before, end = tail.followed(np.ones((len(DEGREES), 1)), squares)
+    scales = np.ones((len(DEGREES), 1))
+    for t, square in enumerate(squares):
+        np.testing.assert_allclose(before[t], scales, rtol=1e-12)
+        scales = tail.follow(scales, square)
+    np.testing.assert_allclose(end, scales, rtol=1e-12)
+    assert before.min() == pytest.approx(tail.LEAST_SCALE)
+    assert before.max() == pytest.approx(tail.MOST_SCALE)

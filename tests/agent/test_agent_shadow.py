@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 import pytest
-from agent_streams import MIXED, NAMES, START, TICK, Hub, ar_rows, feed, fresh, hub_of, mixed_rows, predictions
+from agent_streams import MIXED, NAMES, START, Hub, ar_rows, feed, fresh, hub_of, mixed_rows, predictions
 
 from edge_agent import agent
 from edge_agent.state import Effect, ModelArrived, State

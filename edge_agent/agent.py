@@ -125,7 +125,9 @@ def _adopt(state: State, event: ModelArrived) -> tuple[State, list[Effect]]:
     except PeerError as err:
         return state, [Count(f"model_{err.code}", 1, err.detail)]
     learner, effects = _informed(state.learner, published.basis, known)
-    shadow = None if state.shadow is None else _informed(state.shadow, published.basis, known)[0]
+    shadow = state.shadow
+    if shadow is not None:
+        shadow = msgspec.structs.replace(shadow, learner=_informed(shadow.learner, published.basis, known)[0])
     Q, centre = len(schema.channels), published.basis.scaling.centre
     centres = np.zeros((0, 0)) if published.centres is None else published.centres
     state = msgspec.structs.replace(

@@ -196,7 +196,7 @@ def _filled(slot: Slot | None, sample: Sample, at_ms: int, size: int) -> tuple[S
         if arrived[position]:
             doubled += 1
             continue
-        values[position] = value if abs(value) <= LARGEST else math.nan
+        values[position] = value
         arrived[position] = 1.0
     return Slot(values, arrived, min(slot.at_ms, at_ms), min(slot.received_ms, sample.received_ms)), doubled
 
@@ -241,7 +241,8 @@ def _close(frames: Frames, last: int) -> tuple[Frames, list[Frame]]:
     silent, next_tick, arrived = frames.silent, frames.next_tick, dict(frames.closed)
     for tick in ticks:
         slot = frames.pending[tick]
-        closed.append(Frame(slot.at_ms, tick, slot.values, tick - next_tick))
+        values = np.where(np.abs(slot.values) <= LARGEST, slot.values, np.nan)
+        closed.append(Frame(slot.at_ms, tick, values, tick - next_tick))
         silent = np.where(slot.arrived > 0, 0.0, silent + 1)
         arrived[tick] = slot.arrived
         next_tick = tick + 1

@@ -127,7 +127,6 @@ def _chunk(state: State, frames: list[Frame], table: Rows, known: Before) -> Tak
         history.after(state, known, count),
         learner=learner,
         shadow=None,
-        shadow_lead=0.0,
         calibration=calibration,
         alarm=judged.alarm,
         frame_count=state.frame_count + count,

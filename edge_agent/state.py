@@ -50,6 +50,14 @@ class OpenEvent(msgspec.Struct, frozen=True):
     is_learnt: bool = False
 
 
+class Shadow(msgspec.Struct, frozen=True):
+    """What learner and moments would be had they learnt from the event under way; lead: log of how much better it foresaw."""
+
+    learner: Learner
+    moments: Moments
+    lead: float = 0.0
+
+
 class Sent(msgspec.Struct, frozen=True):
     """A summary that was sent, on the basis of today: what the cavity takes out again."""
 
@@ -62,9 +70,8 @@ class State(msgspec.Struct, frozen=True):
 
     incarnation: UTC ms of the first start with this memory. lags [L, Q]: last readings, held over where missing;
     age [Q]: ticks since each channel was last observed; resolution [Q]: smallest step seen between readings, inf at first;
-    covariates [C] and their age [C] likewise; all in transformed units. shadow: what the learner would be had it learnt from
-    the event under way; shadow_lead: log of how much better it foresaw since. centres [M, D]: where the fleet's next inducing
-    inputs may lie, scaled; empty where none are wanted.
+    covariates [C] and their age [C] likewise; all in transformed units. centres [M, D]: where the
+    fleet's next inducing inputs may lie, scaled; empty where none are wanted.
     origin, basis, round: whose and which knowledge is in use; basis 0 = the agent's own.
     """
 
@@ -80,8 +87,7 @@ class State(msgspec.Struct, frozen=True):
     calibration: Calibration
     alarm: Alarm
     learner: Learner | None = None
-    shadow: Learner | None = None
-    shadow_lead: float = 0.0
+    shadow: Shadow | None = None
     event: OpenEvent | None = None
     frame_count: int = 0
     predicted: int = 0

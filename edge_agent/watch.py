@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from edge_agent.frames import Frame
-from edge_agent.state import Count, Effect, OpenEvent, Publish, State
+from edge_agent.state import Count, Effect, OpenEvent, Publish, Shadow, State
 from fleetgp import alarm as alarms
 from fleetgp import calibrate, features, scaling
 from fleetgp.arrays import Array, Mask
@@ -81,12 +81,10 @@ def watch(state: State, frame: Frame) -> tuple[State, list[Effect]]:
         effects.append(Publish("predictions", prediction))
     effects += events
     state = msgspec.structs.replace(state, predicted=state.predicted + is_observed)
-    taught = np.where(is_first, np.nan, values[:Q])
-    if seen.is_taught:
-        state = _teach(state, forecast, taught, _believable(values, forecast, is_first))
-    else:
-        state = _shadow(state, forecast, taught)
-    state = _remember(state, values)
+    learnable = np.where(np.concatenate((is_first, np.zeros(len(values) - Q, dtype=bool))), np.nan, values)
+    if not seen.is_taught:
+        return _remember(_shadow(state, frame, learnable, forecast), values), effects
+    state = _remember(_teach(state, forecast, learnable[:Q], _believable(values, forecast, is_first)), values)
     return _settle(state, frame.at_ms, is_first & np.isfinite(values[:Q])), effects
 
 
@@ -121,7 +119,7 @@ def _teach(state: State, forecast: learning.Forecast, taught: Array, believable:
         learner = moves.rescale(learner, moments)
     if is_placing(state, learner.frames):
         learner = moves.place_local(learner, config.local_inducing, config.schema.kernel)
-    return msgspec.structs.replace(state, learner=learner, moments=moments, shadow=None, shadow_lead=0.0)
+    return msgspec.structs.replace(state, learner=learner, moments=moments, shadow=None)
 
 
 def is_placing(state: State, frames: int) -> bool:
@@ -131,21 +129,26 @@ def is_placing(state: State, frames: int) -> bool:
     return is_wanted and LOCAL_FRAMES <= frames <= SIZE
 
 
-def _shadow(state: State, forecast: learning.Forecast, observed: Array) -> State:
-    """Of an anomaly only a shadow of the learner learns. What lasts GATED_FRAMES is learnt; by the shadow where it foresaw better."""
-    main, event = state.learner, state.event
-    assert main is not None
-    shadow = state.shadow or main
-    guess = learning.foresee(shadow, forecast.inputs)
-    lead = state.shadow_lead + learning.log_density_of_one(guess, observed)
-    lead -= learning.log_density_of_one(forecast, observed)
-    shadow = learning.learn(shadow, guess, observed, state.config.forgetting)
-    state = msgspec.structs.replace(state, shadow=shadow, shadow_lead=lead)
+def _shadow(state: State, frame: Frame, values: Array, forecast: learning.Forecast) -> State:
+    """Of an anomaly only a shadow learns. What lasts GATED_FRAMES is learnt; by the shadow where it foresaw better.
+
+    values [Q + C], NaN where not to be learnt.
+    """
+    assert state.learner is not None
+    Q, event = len(state.age), state.event
+    shadow = state.shadow or Shadow(state.learner, state.moments)
+    guess = learning.foresee(
+        shadow.learner, _inputs(msgspec.structs.replace(state, moments=shadow.moments), frame.at_ms, values[Q:])
+    )
+    lead = learning.log_density_of_one(guess, values[:Q]) - learning.log_density_of_one(forecast, values[:Q])
+    moments = scaling.observe(shadow.moments, _believable(values, guess, np.isnan(values[:Q])))
+    shadow = Shadow(
+        learning.learn(shadow.learner, guess, values[:Q], state.config.forgetting), moments, shadow.lead + lead
+    )
     if event is None or event.frames < GATED_FRAMES:
-        return state
-    event = msgspec.structs.replace(event, is_learnt=True)
-    learner = shadow if lead > 0 else main
-    return msgspec.structs.replace(state, learner=learner, event=event, shadow=None, shadow_lead=0.0)
+        return msgspec.structs.replace(state, shadow=shadow)
+    state = msgspec.structs.replace(state, event=msgspec.structs.replace(event, is_learnt=True), shadow=None)
+    return msgspec.structs.replace(state, learner=shadow.learner, moments=moments) if shadow.lead > 0 else state
 
 
 def rounding(resolution: Array) -> Array:
@@ -267,15 +270,19 @@ def _judge(state: State, frame: Frame, z: Array) -> tuple[State, Seen, list[Effe
     calibration = calibrate.step(state.calibration, z)
     state = msgspec.structs.replace(state, calibration=calibration)
     is_scored = bool(np.any(np.isfinite(z))) and state.predicted >= config.warmup_frames
-    if not is_scored:  # before the warm-up is over no score means anything
-        return state, Seen(0.0, True), []
+    if not is_scored:  # before the warm-up is over no score means anything, and nothing is no end of an event
+        return state, Seen(0.0, _is_taught(state)), []
     alarm, change = alarms.step(state.alarm, value, config.alarm_score)
     state = msgspec.structs.replace(state, alarm=alarm)
     if change == "none":
         return state, Seen(value, True), []
     state, effects = _report(state, frame, z, value, change)
-    is_taught = state.event is None or state.event.is_learnt
-    return state, Seen(value, is_taught), effects
+    return state, Seen(value, _is_taught(state)), effects
+
+
+def _is_taught(state: State) -> bool:
+    """Whether frames teach the learner: those of an event that has not lasted do not."""
+    return state.event is None or state.event.is_learnt
 
 
 def _report(state: State, frame: Frame, z: Array, value: float, change: alarms.Change) -> tuple[State, list[Effect]]:

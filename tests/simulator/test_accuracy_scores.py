@@ -22,7 +22,10 @@ BACKWARD: dict[str, Callable[[float], float]] = {"a": float, "dust": math.expm1}
 
 
 class Case(NamedTuple):
-    """One law in the transformed unit with what came, and the last reading before it (own unit)."""
+    """One law in the transformed unit with what came, and the last reading before it (own unit).
+
+    joint: this reading's part of its frame's joint log density, NaN where the frame told none of all its readings.
+    """
 
     agent: str
     at_ms: int
@@ -32,16 +35,18 @@ class Case(NamedTuple):
     degrees: float
     seen: float
     before: float
+    joint: float = math.nan
 
 
 def stream(n: int, seed: int) -> tuple[list[Prediction], list[Case]]:
     """Random predictions of three agents in turn by chance, an hour apart, with holes and with laws that were not told."""
-    rng = np.random.default_rng(seed)
+    rng, joint_rng = np.random.default_rng(seed), np.random.default_rng(seed + 1000)
     last: dict[tuple[str, str], float] = {}
     predictions, cases = [], []
     for k in range(n):
         agent = str(rng.choice(["p", "q", "r"]))
-        laws = {}
+        laws: dict[str, ChannelPrediction] = {}
+        of_frame: list[Case] = []
         for name in ("a", "dust"):
             location, scale = float(rng.normal(3, 1)), float(rng.uniform(0.1, 2))
             degrees = float(rng.choice([3, 4, 5, 7, 10, 15, 30]))
@@ -56,10 +61,23 @@ def stream(n: int, seed: int) -> tuple[list[Prediction], list[Case]]:
             if is_missing:
                 continue
             if (agent, name) in last:
-                cases.append(Case(agent, k * 3_600_000, name, location, scale, degrees, seen, last[agent, name]))
+                of_frame.append(Case(agent, k * 3_600_000, name, location, scale, degrees, seen, last[agent, name]))
             last[agent, name] = seen
+        density = None if joint_rng.random() < 0.2 else float(joint_rng.normal(-3, 1))
+        came = sum(law.observed is not None for law in laws.values())
+        if density is not None and came == len([c for c in of_frame if c.scale]):
+            of_frame = [case._replace(joint=density / came) for case in of_frame]
+        cases += of_frame
         predictions.append(
-            Prediction(at_ms=k * 3_600_000, agent=agent, sequence=k, channels=laws, score=0.0, threshold=8.0)
+            Prediction(
+                at_ms=k * 3_600_000,
+                agent=agent,
+                sequence=k,
+                channels=laws,
+                score=0.0,
+                threshold=8.0,
+                log_density=density,
+            )
         )
     return predictions, cases
 
@@ -106,6 +124,7 @@ def expected(cases: list[Case], sd: dict[str, float]) -> dict[str, Any]:
         "coverage90": np.mean([abs(FORWARD[c.channel](c.seen) - c.location) <= 1 for c in cases]),
         "n_law": len(told),
         "nll": np.mean([-law.logpdf(v) for law, v in zip(laws, scaled, strict=True)]),
+        "nll_joint": np.mean([-c.joint - math.log(sd[c.channel]) for c in told if not math.isnan(c.joint)]),
         "crps": np.mean([crps(c) / sd[c.channel] for c in told]),
         "coverage50": inside[0.5],
         "coverage80": inside[0.8],

@@ -21,7 +21,7 @@ from fleetgp.runtime.snapshot import set_aside
 from fleetgp.wire.freeze import freeze, thaw
 
 APPLICATION_ID = 0x464C5443  # "FLTC"
-VERSION = 2
+VERSION = 3
 # A snapshot is due after so many events, once they are as large as the last snapshot (a large state is not written again
 # and again); at the latest after so many bytes more than that; and after so many rounds, which are slow to take up again.
 SNAPSHOT_EVERY = 500

@@ -11,9 +11,9 @@ from fleetgp.errors import PeerError, StorageError
 from fleetgp.runtime import snapshot
 from fleetgp.runtime.journal import Journal
 from fleetgp.runtime.logs import Log
-from fleetgp.wire.freeze import freeze, thaw
+from fleetgp.wire.freeze import freeze, frozen, thaw
 
-VERSION = 1
+VERSION = 2
 
 
 class ChoiceFiles:
@@ -37,7 +37,7 @@ class ChoiceFiles:
 
     def save(self, choice: Choice) -> None:
         """Raises StorageError when the disk refuses."""
-        snapshot.save(self._choice, freeze(choice), version=VERSION)
+        snapshot.save(self._choice, frozen(choice), version=VERSION)
 
     def readings(self) -> Sequence[Kept]:
         """Those kept so far, oldest first. What is damaged is left out: its readings come again, or are lost with a disk."""

@@ -20,9 +20,9 @@ from fleetgp.errors import FleetError, PeerError, StorageError
 from fleetgp.runtime import snapshot
 from fleetgp.runtime.journal import Journal
 from fleetgp.runtime.logs import Log
-from fleetgp.wire.freeze import freeze, thaw
+from fleetgp.wire.freeze import freeze, frozen, thaw
 
-SNAPSHOT_VERSION = 1
+SNAPSHOT_VERSION = 2
 SNAPSHOT, JOURNAL = "snapshot.bin", "journal.bin"
 # effects of a replay that are kept: the newest, for what came before was published before
 REPLAYED_EFFECTS = 2000
@@ -122,7 +122,7 @@ class Memory:
     def save(self) -> None:
         """Write a snapshot; the events it holds may then go. Raises StorageError when the disk refuses."""
         saved = Saved(self.events, self.state, tuple(self._recent.marks))
-        snapshot.save(self._snapshot, freeze(saved), version=SNAPSHOT_VERSION)
+        snapshot.save(self._snapshot, frozen(saved), version=SNAPSHOT_VERSION)
         self._journal.reset()
 
     @property

@@ -166,7 +166,8 @@ def knowing(basis: Basis, known: Knowledge) -> Learner:
     Q, size = basis.shape.channels, basis.size + basis.local_size
     local_var = np.full(Q, hyper.LOCAL)
     before = _before(known, local_var, basis.local_size)
-    weights = Weights(np.tile(before.mean, (TRACKS, 1, 1)), np.tile(before.cov, (TRACKS, 1, 1, 1)))
+    first = posterior.unlearnt(before)
+    weights = Weights(np.tile(first.mean, (TRACKS, 1, 1)), np.tile(first.cov, (TRACKS, 1, 1, 1)))
     learner = Learner(
         basis,
         features.line(basis),
@@ -174,7 +175,7 @@ def knowing(basis: Basis, known: Knowledge) -> Learner:
         before,
         statistics.empty(TRACKS, Q, size),
         posterior.running(weights),
-        Weights(before.mean, before.cov),
+        first,
         np.tile(known.noise_guess, (TRACKS, 1)),
         local_var,
         np.full(2, np.inf),

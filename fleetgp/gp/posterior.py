@@ -25,10 +25,9 @@ class Weights(NamedTuple):
 
 
 class Before(NamedTuple):
-    """An agent's weights before its own data, factored once for all that is solved from it: cov, precision [Q, F, F], mean, shift [Q, F]."""
+    """An agent's weights before its own data, in the form that all is solved from: mean, shift [Q, F], precision [Q, F, F]."""
 
     mean: Array
-    cov: Array
     precision: Array
     shift: Array
 
@@ -42,14 +41,17 @@ def prior(belief: Belief, deviation_var: Array, local_var: Array, own_weight: fl
     Q, F = belief.shift.shape
     size = F + local_var.shape[1]
     shared = inverse(belief.precision)
-    cov, precision = np.zeros((Q, size, size)), np.zeros((Q, size, size))
-    cov[:, :F, :F] = shared + diagonal(deviation_var / own_weight)
-    precision[:, :F, :F] = inverse(cov[:, :F, :F])
-    cov[:, F:, F:] = diagonal(local_var / own_weight)
+    precision = np.zeros((Q, size, size))
+    precision[:, :F, :F] = inverse(shared + diagonal(deviation_var / own_weight))
     precision[:, F:, F:] = diagonal(own_weight / local_var)
     mean = np.zeros((Q, size))
     mean[:, :F] = (shared @ belief.shift[..., None])[..., 0]
-    return Before(mean, cov, precision, (precision @ mean[..., None])[..., 0])
+    return Before(mean, precision, (precision @ mean[..., None])[..., 0])
+
+
+def unlearnt(before: Before) -> Weights:
+    """Weights before any frame."""
+    return Weights(before.mean, inverse(before.precision))
 
 
 def posterior(before: Before, statistics: Statistics, noise_var: Array, own_weight: float = 1.0) -> Weights:

@@ -47,12 +47,14 @@ def append(ring: Ring, rows: tuple[Row, ...]) -> Ring:
 
 def joined(ring: Ring, inputs: Array, targets: Array, weights: Array) -> Ring:
     """The newest SIZE frames, of which these [n, ...] are the last."""
-    kept = np.ones((len(ring.kept), len(inputs)))
+    new = min(len(inputs), SIZE)
+    old = slice(max(len(ring.inputs) + new - SIZE, 0), None)
+    # what is left out is left out first: a view of the newest would keep the others in memory
     return Ring(
-        np.concatenate((ring.inputs, inputs))[-SIZE:],
-        np.concatenate((ring.targets, targets))[-SIZE:],
-        np.concatenate((ring.weights, weights))[-SIZE:],
-        np.concatenate((ring.kept, kept), axis=1)[:, -SIZE:],
+        np.concatenate((ring.inputs[old], inputs[-new:])),
+        np.concatenate((ring.targets[old], targets[-new:])),
+        np.concatenate((ring.weights[old], weights[-new:])),
+        np.concatenate((ring.kept[:, old], np.ones((len(ring.kept), new))), axis=1),
     )
 
 

@@ -11,13 +11,14 @@ from typing import NamedTuple
 import numpy as np
 
 from fleetgp.arrays import Array
+from fleetgp.linalg import symmetric
 
 
 class Statistics(NamedTuple):
     """Sums over frames, per channel.
 
-    n [..., Q] frames; square [..., Q] sum y^2; cross [..., Q, F] sum F y; gram [..., Q, F, F] sum F F^T, where a frame
-    whose noise variance is k times the channel's counts in n once and in the others with weight 1 / k.
+    n [..., Q] frames; square [..., Q] sum y^2; cross [..., Q, F] sum F y; gram [..., Q, F, F] sum F F^T, symmetric to
+    the last bit, where a frame whose noise variance is k times the channel's counts in n once and in the others with weight 1 / k.
     """
 
     n: Array
@@ -51,7 +52,7 @@ def summed(features: Array, targets: Array, weights: Array, kept: Array | None =
         left @ is_seen,
         np.sum(weights * y * y, axis=0),
         (weights * y).T @ features,
-        weighted.mT @ features,
+        symmetric(weighted.mT @ features),
     )
 
 
@@ -74,5 +75,5 @@ def rebase(statistics: Statistics, T: Array, ratio: Array) -> Statistics:
         statistics.n,
         ratio**2 * statistics.square,
         ratio[:, None] * (statistics.cross @ T.T),
-        T @ statistics.gram @ T.T,
+        symmetric(T @ statistics.gram @ T.T),
     )

@@ -9,7 +9,9 @@ import contextlib
 import os
 import struct
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
+from typing import BinaryIO
 
 from fleetgp.errors import StorageError
 
@@ -18,18 +20,17 @@ _HEADER = struct.Struct("<8sIIQ")
 MAX_BYTES = 256_000_000
 
 
-def save(path: Path, payload: bytes, *, version: int) -> None:
-    """Replace the snapshot: write beside, flush to the disk, rename.
+def save(path: Path, parts: Iterable[bytes | memoryview], *, version: int) -> int:
+    """Replace the snapshot: write beside, flush to the disk, rename. Returns the bytes written.
 
+    parts: the payload, each taken from memory to the disk before the next is asked for.
     Raises StorageError when the disk refuses (full, read-only); the old snapshot is then still there.
     """
     beside = path.with_name(path.name + ".new")
-    header = _HEADER.pack(_MAGIC, version, zlib.crc32(payload), len(payload))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with beside.open("wb") as file:
-            file.write(header)
-            file.write(payload)
+            length = _write(file, parts, version)
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
@@ -38,6 +39,20 @@ def save(path: Path, payload: bytes, *, version: int) -> None:
         with contextlib.suppress(OSError):
             beside.unlink()
         raise StorageError(f"cannot save {path}: {err.strerror or err}; the last snapshot before it is kept") from err
+    return _HEADER.size + length
+
+
+def _write(file: BinaryIO, parts: Iterable[bytes | memoryview], version: int) -> int:
+    """Header and payload; the payload's length. What the header tells of the payload is known only after it."""
+    file.seek(_HEADER.size)
+    checksum, length = 0, 0
+    for part in parts:
+        checksum = zlib.crc32(part, checksum)
+        length += len(part)
+        file.write(part)
+    file.seek(0)
+    file.write(_HEADER.pack(_MAGIC, version, checksum, length))
+    return length
 
 
 def load(path: Path, *, version: int) -> bytes | None:
@@ -47,15 +62,14 @@ def load(path: Path, *, version: int) -> bytes | None:
     """
     try:
         with path.open("rb") as file:
-            content = file.read(MAX_BYTES + _HEADER.size + 1)
+            header, payload = file.read(_HEADER.size), file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         return None
     except OSError as err:
         raise StorageError(f"cannot read the snapshot {path}: {err.strerror or err}") from err
-    if len(content) < _HEADER.size:
-        raise StorageError(f"the snapshot {path} is damaged: only {len(content)} bytes long")
-    magic, found, checksum, length = _HEADER.unpack_from(content)
-    payload = content[_HEADER.size :]
+    if len(header) < _HEADER.size:
+        raise StorageError(f"the snapshot {path} is damaged: only {len(header)} bytes long")
+    magic, found, checksum, length = _HEADER.unpack(header)
     if magic != _MAGIC:
         raise StorageError(f"{path} is not a snapshot of FleetGP")
     if len(payload) != length or zlib.crc32(payload) != checksum:

@@ -49,7 +49,7 @@ def test_rank_one_learning_frame_by_frame_is_the_batch_solution_1e_8(
     stream = random_stream(rng, frames, channels, size + local)
     deviation, local_var = 10 ** rng.uniform(-2, 0, (channels, size)), 10 ** rng.uniform(-2, 0, (channels, local))
     before = posterior.prior(random_belief(rng, channels, size), deviation, local_var, own_weight)
-    streamed = learn(Weights(before.mean, before.cov), stream, range(frames), own_weight)
+    streamed = learn(posterior.unlearnt(before), stream, range(frames), own_weight)
     batch = posterior.posterior(before, stream.statistics(), stream.noise_var, own_weight)
     np.testing.assert_allclose(streamed.mean, batch.mean, rtol=1e-8, atol=1e-8)
     np.testing.assert_allclose(streamed.cov, batch.cov, rtol=1e-8, atol=1e-8)
@@ -63,9 +63,17 @@ def test_what_is_factored_once_before_the_data_is_the_gaussian_it_says_1e_8(
     """Precision is the inverse of the covariance, shift the precision times the mean; two memories at once are two."""
     rng = np.random.default_rng(seed)
     deviation, local_var = 10 ** rng.uniform(-2, 0, (channels, size)), 10 ** rng.uniform(-2, 0, (channels, local))
-    before = posterior.prior(random_belief(rng, channels, size), deviation, local_var, own_weight)
-    np.testing.assert_allclose(before.precision, np.linalg.inv(before.cov), rtol=1e-8, atol=1e-8)
-    np.testing.assert_allclose(before.cov @ before.shift[..., None], before.mean[..., None], rtol=1e-8, atol=1e-8)
+    belief = random_belief(rng, channels, size)
+    before = posterior.prior(belief, deviation, local_var, own_weight)
+    cov = np.zeros((channels, size + local, size + local))
+    for q in range(channels):
+        cov[q, :size, :size] = np.linalg.inv(belief.precision[q]) + np.diag(deviation[q] / own_weight)
+        cov[q, size:, size:] = np.diag(local_var[q] / own_weight)
+    np.testing.assert_allclose(before.precision, np.linalg.inv(cov), rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(cov @ before.shift[..., None], before.mean[..., None], rtol=1e-8, atol=1e-8)
+    unlearnt = posterior.unlearnt(before)
+    np.testing.assert_allclose(unlearnt.cov, cov, rtol=1e-8, atol=1e-8)
+    np.testing.assert_array_equal(unlearnt.mean, before.mean)
     streams = [random_stream(rng, frames, channels, size + local) for _ in range(2)]
     both = statistics.Statistics(*(np.stack(p) for p in zip(*(s.statistics() for s in streams), strict=True)))
     noise = np.stack([s.noise_var for s in streams])
@@ -83,7 +91,7 @@ def test_the_order_of_frames_does_not_matter(seed: int, frames: int, size: int, 
     order = list(range(frames))
     random.shuffle(order)
     before = alone(2, size)
-    results = [learn(Weights(before.mean, before.cov), stream, rows) for rows in (list(range(frames)), order)]
+    results = [learn(posterior.unlearnt(before), stream, rows) for rows in (list(range(frames)), order)]
     for a, b in zip(*results, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-8)
 
@@ -93,9 +101,9 @@ def test_a_missing_channel_is_left_alone_to_the_last_bit(target: float) -> None:
     rng = np.random.default_rng(1)
     before = posterior.prior(random_belief(rng, 2, 3), np.ones((2, 3)), np.zeros((2, 0)))
     stream = Stream(rng.standard_normal((1, 3)), np.array([[target, 1.0]]), np.ones((1, 2)), np.ones(2))
-    after = learn(Weights(before.mean, before.cov), stream, [0])
+    after = learn(posterior.unlearnt(before), stream, [0])
     np.testing.assert_array_equal(after.mean[0], before.mean[0])
-    np.testing.assert_array_equal(after.cov[0], before.cov[0])
+    np.testing.assert_array_equal(after.cov[0], posterior.unlearnt(before).cov[0])
     assert np.abs(after.mean[1] - before.mean[1]).max() > 0.01
 
 
@@ -104,7 +112,7 @@ def test_what_rounding_loses_never_makes_a_prediction_surer_than_its_noise(reach
     """Inputs far outside their scale, little noise: rank-one updates lose all digits, the law stays a law."""
     rng = np.random.default_rng(3)
     before, noise = alone(1, 6), np.array([1e-8])
-    weights = Weights(before.mean, before.cov)
+    weights = posterior.unlearnt(before)
     for _ in range(64):
         x = reach * rng.standard_normal(6)
         mean, known = posterior.foreseen(weights, x)

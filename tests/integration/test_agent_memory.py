@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from edge_agent import agent
 from edge_agent.frames import Sample
-from edge_agent.memory import RECENT, Entry, Memory, Recent, mark
+from edge_agent.memory import RECENT, SNAPSHOT_VERSION, Entry, Memory, Recent, mark
 from edge_agent.state import AgentConfig, Event, Readings, RoundOpened, State
 from fleetgp.runtime import snapshot
 from fleetgp.runtime.journal import Journal
@@ -164,7 +164,7 @@ def spoil_snapshot(folder: Path) -> None:
 
 def write_strange_snapshot(folder: Path) -> None:
     """Sound to the checksum, but of another program."""
-    snapshot.save(folder / "snapshot.bin", b"\x93\x01\x02\x03", version=1)
+    snapshot.save(folder / "snapshot.bin", [b"\x04\x00\x00\x00\x93\x01\x02\x03"], version=SNAPSHOT_VERSION)
 
 
 def lose_snapshot(folder: Path) -> None:

@@ -23,20 +23,20 @@ def path(tmp_path: Path) -> Path:
 def test_what_was_saved_is_loaded(path: Path) -> None:
     assert snapshot.load(path, version=1) is None
     for payload in (b"first", b"", bytes(range(256)) * 1000):
-        snapshot.save(path, payload, version=1)
+        snapshot.save(path, [payload], version=1)
         assert snapshot.load(path, version=1) == payload
     assert [file.name for file in path.parent.iterdir()] == ["state.bin"]
 
 
 def test_another_version_is_named(path: Path) -> None:
-    snapshot.save(path, b"x", version=3)
+    snapshot.save(path, [b"x"], version=3)
     with pytest.raises(StorageError, match=r"state\.bin is of version 3; this program reads version 2"):
         snapshot.load(path, version=2)
 
 
 def test_damage_anywhere_is_found_and_the_file_named(path: Path) -> None:
     """Every byte flipped, and every length but the right one."""
-    snapshot.save(path, b"payload", version=1)
+    snapshot.save(path, [b"payload"], version=1)
     sound = path.read_bytes()
     damaged = [sound[:length] for length in range(len(sound))] + [sound + b"x"]
     damaged += [sound[:i] + bytes([sound[i] ^ 0x10]) + sound[i + 1 :] for i in range(len(sound))]
@@ -47,22 +47,22 @@ def test_damage_anywhere_is_found_and_the_file_named(path: Path) -> None:
 
 
 def test_a_file_left_by_a_crash_while_saving_does_not_matter(path: Path) -> None:
-    snapshot.save(path, b"old", version=1)
+    snapshot.save(path, [b"old"], version=1)
     path.with_name("state.bin.new").write_bytes(b"half of it")
     assert snapshot.load(path, version=1) == b"old"
-    snapshot.save(path, b"new", version=1)
+    snapshot.save(path, [b"new"], version=1)
     assert snapshot.load(path, version=1) == b"new"
 
 
 def test_a_disk_that_refuses_leaves_the_old_one(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    snapshot.save(path, b"old", version=1)
+    snapshot.save(path, [b"old"], version=1)
 
     def refuse(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", refuse)
     with pytest.raises(StorageError, match=r"state\.bin: No space left"):
-        snapshot.save(path, b"new", version=1)
+        snapshot.save(path, [b"new"], version=1)
     assert snapshot.load(path, version=1) == b"old"
     assert [file.name for file in path.parent.iterdir()] == ["state.bin"]
 
@@ -70,7 +70,7 @@ def test_a_disk_that_refuses_leaves_the_old_one(path: Path, monkeypatch: pytest.
 def test_places_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="cannot save"):
-        snapshot.save(tmp_path / "file" / "state.bin", b"x", version=1)
+        snapshot.save(tmp_path / "file" / "state.bin", [b"x"], version=1)
     with pytest.raises(StorageError, match="cannot read"):
         snapshot.load(tmp_path, version=1)
 

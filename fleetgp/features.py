@@ -23,6 +23,7 @@ BLOCKS = ("bias", "lags", "covariates", "phases", "held", "inducing", "local")
 PRIOR_SD = {
     "bias": 0.5, "lags": 0.25, "covariates": 0.15, "phases": 0.3, "held": 0.1, "inducing": 0.2, "local": 0.2,
 }  # fmt: skip
+SHARED_VAR, LOCAL_VAR = PRIOR_SD["inducing"] ** 2, PRIOR_SD["local"] ** 2
 PHASE_SD = float(np.sqrt(0.5))
 
 
@@ -121,13 +122,10 @@ def features(basis: Basis, inputs: Array, line_: Line | None = None) -> Array:
 
 def residual(basis: Basis, features: Array) -> Array:
     """What the inducing features of shared and local layer cannot express [..., 2], per unit of weight variance; features [..., F]."""
-    result = np.zeros((*features.shape[:-1], 2))
-    F = basis.size
-    if basis.shared:
-        result[..., 0] = inducing.residual(features[..., basis.shape.linear : F], PRIOR_SD["inducing"] ** 2)
-    if basis.local:
-        result[..., 1] = inducing.residual(features[..., F:], PRIOR_SD["local"] ** 2)
-    return result
+    F, linear = basis.size, basis.shape.linear
+    shared = inducing.residual(features[..., linear:F], SHARED_VAR) if basis.shared else np.zeros(features.shape[:-1])
+    local = inducing.residual(features[..., F:], LOCAL_VAR) if basis.local else np.zeros(features.shape[:-1])
+    return np.array((shared, local)) if features.ndim == 1 else np.stack((shared, local), axis=-1)
 
 
 def change(old: Basis, new: Basis) -> Array:

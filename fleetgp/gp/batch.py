@@ -93,7 +93,9 @@ def _until_solved(learner: Learner, inputs: Inputs, observed: Array) -> tuple[Le
     variances = learning.track_variances(learner, known, around)
     errors = target[:, None, :] - means
     tail_after, scales, mean, squared, square = _follow(learner.tail, errors, variances, means, target)
-    scale = np.sqrt(np.maximum(squared * scales, around.floor_var))
+    chosen = learner.tail.chosen.astype(int)
+    factor = scales[:, chosen, np.arange(len(chosen))]
+    scale = np.sqrt(np.maximum(squared * factor, around.floor_var))
     degrees = np.broadcast_to(learner.tail.degrees, scale.shape)
     matrix = np.broadcast_to(learner.correlation.matrix, (len(X), len(unit), len(unit)))
     where, scale = inputs.last + unit * mean, unit * scale
@@ -103,7 +105,9 @@ def _until_solved(learner: Learner, inputs: Inputs, observed: Array) -> tuple[Le
     rows = tuple(
         Row(*row)
         for row, taught in zip(
-            zip(inputs.inputs, X, target * unit, share, errors_in_scales, square, strict=True), is_taught, strict=True
+            zip(inputs.inputs, X, target * unit, share, errors_in_scales, square, scales, strict=True),
+            is_taught,
+            strict=True,
         )
         if taught
     )
@@ -154,16 +158,15 @@ def _block(
 def _follow(
     start: Tail, errors: Array, variances: Array, means: Array, target: Array
 ) -> tuple[Tail, Array, Array, Array, Array]:
-    """Tail after the frames; of each its factor of the squared scale, mean and squared scale of the mixture, squared error [n, Q]."""
+    """Tail after the frames; of each the scales [n, G, Q] before it, mean and squared scale of the mixture, squared error [n, Q]."""
     # a frame with nothing in it lets no time pass
     is_taught = ~np.all(np.isnan(target), axis=1)
     tracks = _decayed(start.tracks, tail.track_densities(start, errors, variances), is_taught)
     mean, squared = tail.mixed(tracks[:-1], means, variances)
     square = tail.squared(target - mean, squared)
     scales, follows = tail.followed(start.scales, square)
-    chosen = start.chosen.astype(int)
     after = start._replace(scales=follows, tracks=tracks[-1])
-    return after, scales[:, chosen, np.arange(len(chosen))], mean, squared, square
+    return after, scales, mean, squared, square
 
 
 def _decayed(start: Array, gains: Array, is_taught: Mask) -> Array:

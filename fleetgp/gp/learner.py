@@ -36,6 +36,8 @@ FIRST_STEP_FRAMES = 1.0 / FIRST_NOISE_FRAMES
 FLEET_NOISE_FRAMES = 20.0
 # a noise below 1e-4 of a channel's scale: sums over frames divided by less would drown the weights' prior in rounding
 LEAST_NOISE = 1e-8
+# of a frame that teaches nothing: so small that it is nothing, large enough to divide by
+LEAST_SHARE = 1e-70
 
 
 class Forgetting(NamedTuple):
@@ -234,7 +236,7 @@ def learn(learner: Learner, forecast: Forecast, observed: Array, rule: Forgettin
     square = tail.squared((observed - forecast.mean) / unit, forecast.squared)
     followed = tail.step(learner.tail, target - forecast.means, forecast.variances, square)
     errors = (observed - forecast.mean) / forecast.scale
-    row = Row(forecast.inputs.inputs, forecast.features, target * unit, share, errors, square)
+    row = Row(forecast.inputs.inputs, forecast.features, target * unit, share, errors, square, learner.tail.scales)
     return _taught(learner._replace(tail=followed), forecast, target, row, rule)
 
 
@@ -246,7 +248,7 @@ def settle(learner: Learner, forecast: Forecast, level: Array, rule: Forgetting)
     unit = learner.basis.scaling.scale[: learner.basis.shape.channels]
     target = (level - forecast.inputs.last) / unit
     share, nothing = np.where(np.isnan(target), 0.0, 1.0), np.full_like(target, np.nan)
-    row = Row(forecast.inputs.inputs, forecast.features, target * unit, share, nothing, nothing)
+    row = Row(forecast.inputs.inputs, forecast.features, target * unit, share, nothing, nothing, learner.tail.scales)
     return _taught(learner, forecast, target, row, rule)
 
 
@@ -273,9 +275,9 @@ def shares(learner: Learner, x: Array, around: Around, target: Array) -> Array:
 
 
 def taught_noise(learner: Learner, share: Array) -> Array:
-    """Noise variance [..., T, Q] that frames teach with; infinite where one does not."""
-    with np.errstate(divide="ignore"):
-        return np.asarray(learner.noise_var / (learner.knowledge.own_weight * share[..., None, :]))
+    """Noise variance [..., T, Q] that frames teach with; beyond all measure where one does not."""
+    worth = np.maximum(share, LEAST_SHARE)[..., None, :]
+    return np.asarray(learner.noise_var / (worth * learner.knowledge.own_weight))
 
 
 def log_density(forecast: Forecast, observed: Array) -> Array:
@@ -305,13 +307,12 @@ def refresh(learner: Learner, rule: Forgetting) -> Learner:
     count = len(learner.fresh)
     errors = np.array([row.errors for row in learner.fresh])
     squares = np.array([row.squares for row in learner.fresh])
+    chosen = tail.choose(learner.tail, np.array([row.scales for row in learner.fresh]), squares)
     learner = folded(learner)
     factor = 0.5 ** (count / np.array([rule.half_life, rule.short_half_life]))
     past, ring = statistics.decay(learner.past, factor), rings.decay(learner.ring, factor)
     correlation = joint.learn(learner.correlation, errors, float(factor[LONG]))
-    return solve(
-        learner._replace(past=past, ring=ring, correlation=correlation, tail=tail.choose(learner.tail, squares))
-    )
+    return solve(learner._replace(past=past, ring=ring, correlation=correlation, tail=chosen))
 
 
 def solve(learner: Learner) -> Learner:
@@ -395,7 +396,7 @@ def _extra(learner: Learner, x: Array) -> Array:
     """Variance [..., Q] of what inducing features cannot express at features [..., F], beyond what the noise holds of it."""
     basis, known = learner.basis, learner.knowledge
     over = features.residual(basis, x) - learner.spare  # [..., 2]
-    if not np.any(over > 0):
+    if over.max() <= 0.0:
         return np.zeros((*x.shape[:-1], basis.shape.channels))
     shared = known.prior_var[:, -1] + known.deviation_var[:, -1] if basis.shared else np.zeros(basis.shape.channels)
     over = np.maximum(over, 0.0)

@@ -111,7 +111,7 @@ def foreseen(weights: Weights, features: Array) -> tuple[Array, Array]:
 
 
 def learn(running: Running, known: Array, reach: Array, error: Array, noise_var: Array, floor: Array) -> Running:
-    """After one frame whose ``spread`` was known and reach: rank-one, O(Q F). error, noise_var [..., Q]; infinite noise teaches nothing.
+    """After one frame whose ``spread`` was known and reach: rank-one, O(Q F). error, noise_var [..., Q].
 
     A channel of which less is known than the floor [..., Q] is left as it is: updates made of rounding grow without bound.
     The next exact solution learns the frame all the same.

@@ -15,7 +15,7 @@ class Row(NamedTuple):
     """One learnt frame: inputs [D], its features [F + F_local], targets [Q] in transformed units, weights [Q], 0 = not learnt.
 
     errors [Q]: of the forecast, in scales of its law; squares [Q]: the same squared, before the tail's factor; NaN where
-    nothing was learnt.
+    nothing was learnt. scales [G, Q]: the tail's factors then.
     """
 
     inputs: Array
@@ -24,6 +24,7 @@ class Row(NamedTuple):
     weights: Array
     errors: Array
     squares: Array
+    scales: Array
 
 
 class Ring(NamedTuple):

@@ -32,12 +32,11 @@ LOG_NORM = np.array([math.lgamma((v + 1) / 2) - math.lgamma(v / 2) - 0.5 * math.
 
 class Tail(NamedTuple):
     """scales [G, Q] by degrees; tracks [T, Q] running log density by memory; densities [G, Q] running log density by degrees,
-    up to the last choice, and since [G, Q] the scales then; chosen [Q] index, degrees [Q] and log norm [Q] of the law in use."""
+    up to the last choice; chosen [Q] index, degrees [Q] and log norm [Q] of the law in use."""
 
     scales: Array
     tracks: Array
     densities: Array
-    since: Array
     chosen: Array
     degrees: Array
     norm: Array
@@ -138,12 +137,15 @@ def all_densities(scales: Array, square: Array) -> Array:
     return np.where(np.isnan(z2), 0.0, density)
 
 
-def choose(tail: Tail, squares: Array) -> Tail:
-    """The degrees whose running density is best, from now on; squares [n, Q] of the frames since the last choice."""
-    squares = squares[~np.all(np.isnan(squares), axis=1)]
-    n = len(squares)
+def choose(tail: Tail, scales: Array, squares: Array) -> Tail:
+    """The degrees whose running density is best, from now on.
+
+    squares [n, Q] of the frames since the last choice, scales [n, G, Q] before each.
+    """
+    told = ~np.all(np.isnan(squares), axis=1)
+    n = int(np.sum(told))
     left = MEMORY ** np.arange(n - 1, -1, -1.0)
-    gained = np.tensordot(left, all_densities(followed(tail.since, squares)[0], squares), 1)
+    gained = np.tensordot(left, all_densities(scales[told], squares[told]), 1)
     return _chosen(tail.scales, tail.tracks, MEMORY**n * tail.densities + gained)
 
 
@@ -155,4 +157,4 @@ def step(tail: Tail, errors: Array, variances: Array, square: Array) -> Tail:
 
 def _chosen(scales: Array, tracks: Array, densities: Array) -> Tail:
     chosen = np.argmax(densities, axis=0)
-    return Tail(scales, tracks, densities, scales, chosen.astype(float), DEGREES[chosen], LOG_NORM[chosen])
+    return Tail(scales, tracks, densities, chosen.astype(float), DEGREES[chosen], LOG_NORM[chosen])

@@ -128,16 +128,18 @@ def test_missing_errors_change_nothing_but_let_the_past_fade() -> None:
 
 @RARE
 @given(st.integers(0, 10**6), st.integers(1, 20), st.integers(1, 3), st.floats(0, 0.5))
-def test_scales_of_many_frames_are_those_followed_one_by_one(seed: int, n: int, channels: int, missing: float) -> None:
+def test_scales_of_many_frames_are_those_followed_one_by_one_1e_12(
+    seed: int, n: int, channels: int, missing: float
+) -> None:
     rng = np.random.default_rng(seed)
     squares = np.where(rng.random((n, channels)) < missing, np.nan, rng.standard_t(3, (n, channels)) ** 2)
     start = 10 ** rng.uniform(-1, 1, (len(DEGREES), channels))
     before, end = tail.followed(start, squares)
     scales = start
     for t, square in enumerate(squares):
-        np.testing.assert_array_equal(before[t], scales)
+        np.testing.assert_allclose(before[t], scales, rtol=1e-12)
         scales = tail.follow(scales, square)
-    np.testing.assert_array_equal(end, scales)
+    np.testing.assert_allclose(end, scales, rtol=1e-12)
 
 
 @RARE
@@ -155,6 +157,26 @@ def test_a_mixture_has_the_moments_of_its_parts_1e_10(seed: int, tracks: int) ->
         second = sum(s * (v + m * m) for s, m, v in zip(share, means[:, q], variances[:, q], strict=True))
         assert mean[q] == pytest.approx(expected, rel=1e-10, abs=1e-10)
         assert squared[q] == pytest.approx(second - expected**2, rel=1e-8)
+
+
+@pytest.mark.parametrize("wide", [1e200, 1e308, np.inf])
+@pytest.mark.parametrize("lead", [0.0, 1.0, 1e4])
+def test_a_memory_whose_law_is_endlessly_wide_leaves_no_trace_once_it_is_not_believed(wide: float, lead: float) -> None:
+    """Infinity times nothing is no part of a mixture, and no running sum keeps it."""
+    state = tail.init(1, 2)
+    state = state._replace(tracks=np.array([[lead], [0.0]]))
+    variances, errors = np.array([[1.0], [wide]]), np.array([[0.5], [1e150]])
+    mean, squared = tail.mixed(state.tracks, errors, variances)
+    assert not np.isnan(mean).any()
+    assert not np.isnan(squared).any()
+    if lead == 1e4:
+        assert (mean[0], squared[0]) == (0.5, 1.0)
+    for _ in range(50):
+        state = tail.step(state, errors, variances, np.array([0.25]))
+    assert np.all(np.isfinite(state.tracks))
+    mean, squared = tail.mixed(state.tracks, errors, variances)
+    assert mean[0] == pytest.approx(0.5)
+    assert squared[0] == pytest.approx(1.0)
 
 
 def share_of_long(learner: Learner) -> float:

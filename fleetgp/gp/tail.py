@@ -69,7 +69,7 @@ def mixed(tracks: Array, means: Array, variances: Array) -> tuple[Array, Array]:
         second = other * variances[..., 1, :]
     # a memory that is not believed at all has no part, not even where its law is endlessly wide
     within = share * variances[..., 0, :] + np.where(other > 0, second, 0.0)
-    return means[..., 1, :] + share * apart, within + between
+    return share * means[..., 0, :] + other * means[..., 1, :], within + between
 
 
 def log_norm(degrees: Array) -> Array:
@@ -90,7 +90,9 @@ def log_density(square: Array, degrees: Array, log_norm: Array) -> Array:
 
 def track_densities(tail: Tail, errors: Array, variances: Array) -> Array:
     """Log density [..., T, Q] of errors under each memory's law, by the degrees in use; 0 where an error is NaN."""
-    density = log_density(squared(errors, variances), tail.degrees, tail.norm) - 0.5 * np.log(np.minimum(variances, MOST_VARIANCE))
+    density = log_density(squared(errors, variances), tail.degrees, tail.norm) - 0.5 * np.log(
+        np.minimum(variances, MOST_VARIANCE)
+    )
     return np.where(np.isnan(errors), 0.0, density)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from fleetgp import features
 from fleetgp.arrays import Array, Mask
+from fleetgp.errors import NotFinite
 from fleetgp.gp import learner as learning
 from fleetgp.gp import posterior, tail
 from fleetgp.gp.learner import Around, Forecast, Forgetting, Inputs, Learner
@@ -25,7 +26,7 @@ BLOCK = 32
 # frames that are looked at as a whole, if no solution comes between
 MOST = 512
 # a noise that stands for "not observed": so large that it teaches nothing, small enough to be multiplied
-NEVER = 1e60
+NEVER, MOST_NEVER = 1e60, 1e300
 
 
 def foresee_and_learn(learner: Learner, inputs: Inputs, observed: Array, rule: Forgetting) -> tuple[Learner, Forecast]:
@@ -144,8 +145,12 @@ def _block(
     diagonal = np.einsum("...ii->...i", S)  # a view
     known = diagonal.copy()
     is_taught = (noise < NEVER) & (known > rounding)
-    diagonal += np.where(is_taught, noise, NEVER)
-    L: Array = np.linalg.cholesky(S).astype(float, copy=False)
+    never = np.minimum(NEVER * np.maximum(1.0, np.abs(known)), MOST_NEVER)
+    diagonal += np.where(is_taught, noise, never)
+    try:
+        L: Array = np.linalg.cholesky(S).astype(float, copy=False)
+    except np.linalg.LinAlgError:
+        return _by_halves(mean, cov, X, target, noise, rounding)
     first = mean @ X.T  # [T, Q, n]
     L_inv = lower_inverse(L)
     e, G = L_inv @ np.where(is_taught, target - first, 0.0)[..., None], L_inv @ A
@@ -153,6 +158,21 @@ def _block(
     known = np.maximum(known - np.einsum("...ij,...ij->...i", L, L), 0.0)
     cov -= G.mT @ G
     return mean + (G.mT @ e)[..., 0], first + (L @ e)[..., 0], known
+
+
+def _by_halves(
+    mean: Array, cov: Array, X: Array, target: Array, noise: Array, rounding: Array
+) -> tuple[Array, Array, Array]:
+    """A block whose noise is drowned by the rounding of inputs far out: in smaller ones, in the end frame by frame."""
+    n = len(X)
+    if n == 1:
+        raise NotFinite("what is known of a frame is no number: its inputs are beyond what doubles hold")
+    parts = []
+    for s in (slice(0, n // 2), slice(n // 2, n)):
+        mean, *law = _block(mean, cov, X[s], target[:, s], noise[..., s], rounding[..., s])
+        parts.append(law)
+    means, known = (np.concatenate(part, axis=-1) for part in zip(*parts, strict=True))
+    return mean, means, known
 
 
 def _follow(

@@ -66,12 +66,12 @@ def move(learner: Learner, basis: Basis) -> Learner:
     if np.any(lost > MOST_LOSS):
         raise BasisRefused(float(np.max(lost)))
     ratio = (learner.basis.scaling.scale / basis.scaling.scale)[: basis.shape.channels]
-    if _keeps_inducing(learner.basis, basis):
-        past = statistics.rebase(learner.past, features.change(learner.basis, basis), ratio)
-    elif is_complete(learner):
+    if is_complete(learner):
         past = _exact(learner, basis)
+    elif _keeps_inducing(learner.basis, basis):
+        past = statistics.rebase(learner.past, features.change(learner.basis, basis), ratio)
     else:
-        before = _minus(learner.past, _exact(learner, learner.basis))
+        before = statistics.without(learner.past, _exact(learner, learner.basis))
         old = statistics.rebase(before, _projection(learner, basis), ratio)
         # the ring holds the error down to its share of as many frames as it has: more of the past cannot be surer
         kept = 1.0 / (1.0 + lost * (1.0 + before.n / len(learner.ring.inputs)))
@@ -107,12 +107,6 @@ def _exact(learner: Learner, basis: Basis) -> Statistics:
     y = ring.targets / basis.scaling.scale[: basis.shape.channels]
     parts = [statistics.summed(x, y, ring.weights, kept) for kept in ring.kept]
     return Statistics(*(np.stack(part) for part in zip(*parts, strict=True)))
-
-
-def _minus(a: Statistics, b: Statistics) -> Statistics:
-    """What is in a and not in b, a part of it."""
-    n, square, cross, gram = (x - y for x, y in zip(a, b, strict=True))
-    return Statistics(np.maximum(n, 0.0), np.maximum(square, 0.0), cross, gram)
 
 
 def _scaled(sums: Statistics, factor: Array) -> Statistics:

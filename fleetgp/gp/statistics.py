@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.linalg import symmetric
+from fleetgp.linalg import root, symmetric
 
 
 class Statistics(NamedTuple):
@@ -70,10 +70,20 @@ def decay(statistics: Statistics, factor: float | Array) -> Statistics:
 
 
 def rebase(statistics: Statistics, T: Array, ratio: Array) -> Statistics:
-    """The same frames on another basis: features_new = T features_old, targets_new = ratio * targets_old; ratio [Q]."""
-    return Statistics(
-        statistics.n,
-        ratio**2 * statistics.square,
-        ratio[:, None] * (statistics.cross @ T.T),
-        symmetric(T @ statistics.gram @ T.T),
-    )
+    """The same frames on another basis: features_new = T features_old, targets_new = ratio * targets_old; ratio [Q].
+
+    By a root of the Gram matrix: where features far from their old centre come near the new one, T G T^T would leave
+    rounding that is no Gram matrix of anything.
+    """
+    R, _ = root(statistics.gram)
+    R = R @ T.T
+    cross = ratio[:, None] * (statistics.cross @ T.T)
+    return Statistics(statistics.n, ratio**2 * statistics.square, cross, symmetric(R.mT @ R))
+
+
+def without(whole: Statistics, part: Statistics) -> Statistics:
+    """The frames of the whole that are not in a part of it, as far as rounding lets them be told."""
+    n, square, cross, gram = (x - y for x, y in zip(whole, part, strict=True))
+    R, R_inv = root(gram)
+    cross = (R.mT @ (R_inv @ cross[..., None]))[..., 0]
+    return Statistics(np.maximum(n, 0.0), np.maximum(square, 0.0), cross, symmetric(R.mT @ R))

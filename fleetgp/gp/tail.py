@@ -26,6 +26,8 @@ MOST_ERROR = 1e150
 LEAST_SCALE, MOST_SCALE = 1e-4, 1e4
 # z^2 from which a frame counts as no odder: an infinite one would leave no number in any running sum
 MOST_SQUARE = 1e100
+# a law wider than that counts as so wide, for the same reason
+MOST_VARIANCE = 1e300
 # log of the normalising constant of the standard Student-t density
 LOG_NORM = np.array([math.lgamma((v + 1) / 2) - math.lgamma(v / 2) - 0.5 * math.log(v * math.pi) for v in DEGREES])
 
@@ -60,9 +62,13 @@ def mixed(tracks: Array, means: Array, variances: Array) -> tuple[Array, Array]:
     """Mean and variance [..., Q] of the mixture of the two memories; tracks, means, variances [..., T = 2, Q]."""
     lead = np.minimum(tracks[..., 1, :] - tracks[..., 0, :], MOST_LEAD)
     share = 1.0 / (1.0 + np.exp(lead))
-    first, second, apart = variances[..., 0, :], variances[..., 1, :], means[..., 0, :] - means[..., 1, :]
-    between = share * (1.0 - share) * apart * apart
-    return means[..., 1, :] + share * apart, second + share * (first - second) + between
+    other, apart = 1.0 - share, means[..., 0, :] - means[..., 1, :]
+    with np.errstate(over="ignore", invalid="ignore"):
+        between = share * other * apart * apart
+        second = other * variances[..., 1, :]
+    # a memory that is not believed at all has no part, not even where its law is endlessly wide
+    within = share * variances[..., 0, :] + np.where(other > 0, second, 0.0)
+    return share * means[..., 0, :] + other * means[..., 1, :], within + between
 
 
 def log_norm(degrees: Array) -> Array:
@@ -83,7 +89,9 @@ def log_density(square: Array, degrees: Array, log_norm: Array) -> Array:
 
 def track_densities(tail: Tail, errors: Array, variances: Array) -> Array:
     """Log density [..., T, Q] of errors under each memory's law, by the degrees in use; 0 where an error is NaN."""
-    density = log_density(squared(errors, variances), tail.degrees, tail.norm) - 0.5 * np.log(variances)
+    density = log_density(squared(errors, variances), tail.degrees, tail.norm) - 0.5 * np.log(
+        np.minimum(variances, MOST_VARIANCE)
+    )
     return np.where(np.isnan(errors), 0.0, density)
 
 

@@ -61,6 +61,8 @@ def assert_same_learner(a: Learner, b: Learner) -> None:
         assert_close(x, y)
     for x, y in ((a.noise_var, b.noise_var), (a.spare, b.spare), (a.solved.mean, b.solved.mean)):
         assert_close(x, y)
+    assert_close(a.correlation.matrix, b.correlation.matrix)
+    assert a.correlation.weight == pytest.approx(b.correlation.weight, rel=1e-9)
     assert_same_weights(a.weights, b.weights)
     for p, q in zip(a.fresh, b.fresh, strict=True):
         for x, y in zip(p, q, strict=True):

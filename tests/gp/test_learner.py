@@ -163,8 +163,8 @@ def test_a_change_of_scaling_leaves_every_prediction_as_it_was_1e_8(
     after = at_noise(moved, known, ratio**2 * state.noise_var)
     for t in range(frames, frames + 4):
         x_old, x_new = (features.features(basis, inputs.inputs[[t]])[0] for basis in (state.basis, moved.basis))
-        mean_old, known_old, _ = posterior.spread(before, x_old)
-        mean_new, known_new, _ = posterior.spread(after, x_new)
+        mean_old, known_old, _ = posterior.spread(posterior.running(before), x_old)
+        mean_new, known_new, _ = posterior.spread(posterior.running(after), x_new)
         np.testing.assert_allclose(mean_new / ratio, mean_old, rtol=1e-8, atol=1e-8)
         np.testing.assert_allclose(known_new / ratio**2, known_old, rtol=1e-8, atol=1e-8)
 
@@ -180,7 +180,7 @@ def test_the_terms_of_a_learner_move_with_its_scaling_1e_8(seed: int, shape: Sha
     old = state.basis.scaling
     moved, known = on_fleet(state, scaling.Scaling(old.centre, old.scale * factor))
     T, ratio = moves.change(state.basis, moved.basis)
-    moved = moved._replace(knowledge=known, local_var=state.local_var * ratio**2, weights=state.weights)
+    moved = moved._replace(knowledge=known, local_var=state.local_var * ratio**2, base=state.base)
     told, expected = message.rebase(learner.summary(state)[0], T, ratio), learner.summary(moved)[0]
     for a, b in zip(told, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-8 * (1 + np.abs(b).max()))
@@ -296,7 +296,7 @@ def test_far_from_all_inducing_inputs_the_law_is_the_prior_of_the_inducing_part(
     sd = (PRIOR_SD["inducing"], PRIOR_SD["local"])
     expected = sum(v * (s**2 - spare) for v, s, spare in zip(layers, sd, state.spare, strict=True))
     assert forecast.around.extra[0] == pytest.approx(expected, rel=1e-9)
-    known = posterior.spread(state.weights, forecast.features)[1]
+    known = posterior.spread(state.base, forecast.features)[1]
     np.testing.assert_allclose(forecast.variances, known + state.noise_var + expected, rtol=1e-9)
     # among its frames it adds next to nothing
     near = learner.foresee(state, one(inputs, 0))

@@ -138,3 +138,52 @@ def test_a_target_that_is_not_learnt_leaves_no_trace_whatever_it_is(target: floa
     np.testing.assert_array_equal(sums.n, [1, 2])
     np.testing.assert_array_equal(sums.square, [1, 8])
     np.testing.assert_array_equal(sums.cross[0], np.ones(3))
+
+
+@RARE
+@given(SEED, st.integers(1, 12), st.integers(0, 12), st.floats(0.1, 1.0))
+def test_taking_a_part_out_leaves_the_rest_1e_9(seed: int, rest: int, part: int, factor: float) -> None:
+    """Of faded sums too; and nothing where the part is the whole."""
+    rng = np.random.default_rng(seed)
+    a, b = (statistics.decay(random_stream(rng, n, 2, 3).statistics(), factor) for n in (rest, part))
+    assert_same(statistics.without(statistics.merge(a, b), b), a, rtol=1e-9)
+    for nothing in statistics.without(a, a):
+        np.testing.assert_array_equal(nothing, 0.0)
+
+
+@RARE
+@given(SEED, st.sampled_from([1e3, 1e6, 1e9, 1e12]), st.integers(1, 30))
+def test_what_is_left_when_something_huge_is_taken_out_is_a_gram_matrix(seed: int, huge: float, frames: int) -> None:
+    """Rounding of the size of what was taken is left; never a negative square."""
+    rng = np.random.default_rng(seed)
+    a, b = (random_stream(rng, n, 2, 4) for n in (frames, 3))
+    b = Stream(b.X * huge, b.Y, b.k, b.noise_var)
+    left = statistics.without(statistics.merge(a.statistics(), b.statistics()), b.statistics())
+    assert_gram(left)
+
+
+@RARE
+@given(SEED, st.sampled_from([1e3, 1e6, 1e9, 1e12]), st.integers(1, 30))
+def test_features_far_from_their_centre_still_have_a_gram_matrix_near_it(seed: int, far: float, frames: int) -> None:
+    """A first scale that was nowhere near: the mean is taken off by a rebase, and what is left is nothing but rounding."""
+    rng = np.random.default_rng(seed)
+    X = np.column_stack((np.ones(frames), far + rng.standard_normal((frames, 3))))
+    T = np.eye(4)
+    T[1:, 0] = -far
+    sums = statistics.summed(X, rng.standard_normal((frames, 1)), np.ones((frames, 1)))
+    moved = statistics.rebase(sums, T, np.ones(1))
+    assert_gram(moved)
+    if far == 1e3:
+        expected = statistics.summed(X @ T.T, np.zeros((frames, 1)), np.ones((frames, 1))).gram
+        # squares of 1e6 before: ten digits are left
+        np.testing.assert_allclose(moved.gram, expected, atol=1e-6 * (1 + frames))
+
+
+def assert_gram(sums: Statistics) -> None:
+    """No eigenvalue below zero but for a last bit of each row's own size."""
+    sd = np.sqrt(np.diagonal(sums.gram, axis1=-2, axis2=-1))
+    assert np.all(np.isfinite(sd))
+    part = np.divide(1.0, sd, out=np.zeros_like(sd), where=sd > 0)
+    assert np.linalg.eigvalsh(sums.gram * part[..., :, None] * part[..., None, :]).min() > -1e-13
+    assert np.all(sums.n >= 0)
+    assert np.all(sums.square >= 0)

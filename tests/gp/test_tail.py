@@ -21,14 +21,14 @@ HUGE = [1e6, 1e100, 1e200, 1e308, np.inf]
 def run(errors: np.ndarray, refresh: int = 64) -> tuple[Tail, np.ndarray, np.ndarray]:
     """Errors [n] of one channel over a law of variance 1: the tail, and degrees and scale in use before each frame."""
     state = tail.init(1, 2)
-    degrees, scales = [], []
+    degrees, scales, squares = [], [], []
     for t, error in enumerate(errors):
-        degrees.append(tail.degrees(state)[0])
+        degrees.append(state.degrees[0])
         scales.append(tail.scale(state)[0])
-        both = np.full((2, 1), error)
-        state = tail.step(state, both, np.ones((2, 1)), np.array([error**2]))
+        squares.append([error**2])
+        state = tail.step(state, np.full((2, 1), error), np.ones((2, 1)), np.array(squares[-1]))
         if t % refresh == refresh - 1:
-            state = tail.choose(state)
+            state, squares = tail.choose(state, np.array(squares)), []
     return state, np.array(degrees), np.array(scales)
 
 
@@ -122,39 +122,84 @@ def test_missing_errors_change_nothing_but_let_the_past_fade() -> None:
     state, _, _ = run(np.random.default_rng(3).standard_normal(200))
     after = tail.step(state, np.full((2, 1), np.nan), np.ones((2, 1)), np.array([np.nan]))
     np.testing.assert_array_equal(after.scales, state.scales)
-    np.testing.assert_allclose(after.densities, tail.MEMORY * state.densities)
     np.testing.assert_allclose(after.tracks, tail.TRACK_MEMORY * state.tracks)
 
 
 @RARE
 @given(st.integers(0, 10**6), st.integers(1, 20), st.integers(1, 3), st.floats(0, 0.5))
-def test_scales_of_many_frames_are_those_followed_one_by_one(seed: int, n: int, channels: int, missing: float) -> None:
+def test_scales_of_many_frames_are_those_followed_one_by_one_1e_12(
+    seed: int, n: int, channels: int, missing: float
+) -> None:
     rng = np.random.default_rng(seed)
     squares = np.where(rng.random((n, channels)) < missing, np.nan, rng.standard_t(3, (n, channels)) ** 2)
     start = 10 ** rng.uniform(-1, 1, (len(DEGREES), channels))
     before, end = tail.followed(start, squares)
     scales = start
     for t, square in enumerate(squares):
-        np.testing.assert_allclose(before[t], scales, rtol=1e-13)
+        np.testing.assert_allclose(before[t], scales, rtol=1e-12)
         scales = tail.follow(scales, square)
-    np.testing.assert_allclose(end, scales, rtol=1e-13)
+    np.testing.assert_allclose(end, scales, rtol=1e-12)
 
 
 @RARE
-@given(st.integers(0, 10**6), st.integers(2, 4))
-def test_a_mixture_has_the_moments_of_its_parts_1e_10(seed: int, tracks: int) -> None:
-    """Against moments summed by hand, in two channels and with log densities far apart."""
+@given(st.integers(0, 10**6), st.sampled_from([1.0, 100.0]))
+def test_a_mixture_has_the_moments_of_its_parts_1e_8(seed: int, far: float) -> None:
+    """Against moments summed by hand, in two channels and with log densities near and far apart."""
     rng = np.random.default_rng(seed)
-    lead, means = 100 * rng.standard_normal((tracks, 2)), rng.standard_normal((tracks, 2))
-    variances = rng.uniform(0.1, 2, (tracks, 2))
+    lead, means = far * rng.standard_normal((2, 2)), rng.standard_normal((2, 2))
+    variances = rng.uniform(0.1, 2, (2, 2))
     mean, squared = tail.mixed(lead, means, variances)
     for q in range(2):
         share = np.exp(lead[:, q] - lead[:, q].max())
         share = share / share.sum()
         expected = sum(s * m for s, m in zip(share, means[:, q], strict=True))
         second = sum(s * (v + m * m) for s, m, v in zip(share, means[:, q], variances[:, q], strict=True))
-        assert mean[q] == pytest.approx(expected, rel=1e-10, abs=1e-10)
+        assert mean[q] == pytest.approx(expected, rel=1e-8, abs=1e-8)
         assert squared[q] == pytest.approx(second - expected**2, rel=1e-8)
+
+
+@RARE
+@given(st.integers(0, 10**6), st.lists(st.integers(1, 20), min_size=1, max_size=5), st.floats(0, 0.5))
+def test_degrees_chosen_many_frames_at_a_time_are_those_of_every_frame_1e_9(
+    seed: int, sizes: list[int], missing: float
+) -> None:
+    """Running densities summed by hand, frame by frame, each under the scale before it."""
+    rng = np.random.default_rng(seed)
+    state = tail.init(1, 2)
+    scales, densities = state.scales, state.densities
+    for size in sizes:
+        squares = np.where(rng.random((size, 1)) < missing, np.nan, rng.standard_t(3, (size, 1)) ** 2)
+        for square in squares:
+            state = tail.step(state, np.sqrt(np.tile(square, (2, 1))), np.ones((2, 1)), square)
+            if np.isfinite(square[0]):
+                z2 = square / scales
+                law = scipy.stats.t.logpdf(np.sqrt(z2), DEGREES[:, None]) - 0.5 * np.log(scales)
+                densities, scales = tail.MEMORY * densities + law, tail.follow(scales, square)
+        state = tail.choose(state, squares)
+        np.testing.assert_allclose(state.densities, densities, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(state.scales, scales, rtol=1e-9)
+        assert state.degrees[0] == DEGREES[np.argmax(densities[:, 0])]
+
+
+@pytest.mark.parametrize("wide", [1e200, 1e308, np.inf])
+@pytest.mark.parametrize("lead", [0.0, 1.0, 1e4])
+def test_a_memory_whose_law_is_endlessly_wide_leaves_no_trace_once_it_is_not_believed(wide: float, lead: float) -> None:
+    """Infinity times nothing is no part of a mixture, and no running sum keeps it."""
+    state = tail.init(1, 2)
+    state = state._replace(tracks=np.array([[lead], [0.0]]))
+    variances, errors = np.array([[1.0], [wide]]), np.array([[0.5], [1e150]])
+    mean, squared = tail.mixed(state.tracks, errors, variances)
+    assert not np.isnan(mean).any()
+    assert not np.isnan(squared).any()
+    if lead == 1e4:
+        assert (mean[0], squared[0]) == (0.5, 1.0)
+    for _ in range(50):
+        state = tail.step(state, errors, variances, np.array([0.25]))
+    state = tail.choose(state, np.full((50, 1), 0.25))
+    assert np.all(np.isfinite(state.tracks))
+    mean, squared = tail.mixed(state.tracks, errors, variances)
+    assert mean[0] == pytest.approx(0.5)
+    assert squared[0] == pytest.approx(1.0)
 
 
 def share_of_long(learner: Learner) -> float:

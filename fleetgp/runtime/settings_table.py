@@ -116,7 +116,14 @@ SETTINGS: tuple[Setting, ...] = (
         low=0,
         high=100,
     ),
-    Setting("agent.snapshot_s", 60.0, "s", "how often the agent's state is saved as a whole", low=1, high=86400),
+    Setting(
+        "agent.snapshot_s",
+        300.0,
+        "s",
+        "how often the agent's state, some megabytes, is saved as a whole; readings since are in its journal",
+        low=1,
+        high=86400,
+    ),
     Setting(
         "agent.alarm_score",
         8.0,

@@ -116,7 +116,14 @@ SETTINGS: tuple[Setting, ...] = (
         low=0,
         high=100,
     ),
-    Setting("agent.snapshot_s", 60.0, "s", "how often the agent's state is saved as a whole", low=1, high=86400),
+    Setting(
+        "agent.snapshot_s",
+        1800.0,
+        "s",
+        "how often the agent's state is saved as a whole, if not earlier: before replaying its journal would take 5 s",
+        low=1,
+        high=86400,
+    ),
     Setting(
         "agent.alarm_score",
         8.0,

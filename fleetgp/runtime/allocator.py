@@ -35,4 +35,5 @@ def keep_small() -> bool:
         return False
     mallopt.argtypes, mallopt.restype = (ctypes.c_int, ctypes.c_int), ctypes.c_int
     wanted = ((_MMAP_THRESHOLD, LARGE_BYTES), (_TRIM_THRESHOLD, LARGE_BYTES), (_ARENA_MAX, 1))
-    return all([mallopt(number, value) for number, value in wanted])
+    results = [mallopt(number, value) for number, value in wanted]
+    return all(results)

@@ -34,7 +34,9 @@ from fleetgp.wire.convert import to_tensor, to_triangles
 from fleetgp.wire.knowledge import Published
 from fleetgp.wire.messages import Bootstrap, FleetModel, Summary
 
-REMEMBERED_SUMMARIES = 8
+# Beside the summary that the model in use names. The next model names that one again or a newer one: the last that reached
+# the coordinator. Should more than so many be under way, half of all terms is taken instead, and nothing counts twice.
+REMEMBERED_SUMMARIES = 3
 # frames of a recording that are watched at once, where there are so many
 BATCH_FRAMES = 8
 
@@ -143,9 +145,16 @@ def _adopt(state: State, event: ModelArrived) -> tuple[State, list[Effect]]:
         basis=model.basis,
         round=model.round,
         sent=sent,
+        named=_named(state, model),
         centres=centres,
     )
     return state, effects
+
+
+def _named(state: State, model: FleetModel) -> int:
+    """Which of this agent's summaries a model holds; 0 = none that it knows of."""
+    included = model.included.get(state.config.agent_id)
+    return included.sequence if included is not None and included.incarnation == state.incarnation else 0
 
 
 def _informed(learner: Learner | None, basis: Basis, known: learning.Knowledge) -> tuple[Learner, list[Effect]]:
@@ -176,9 +185,9 @@ def _without_own(state: State, model: FleetModel, published: Published, sent: tu
     if included is not None:
         if not 0 < included.factor <= 1:
             raise PeerError("range", f"a term is held at {included.factor:g} of its weight, not between 0 and 1")
-        terms = {one.sequence: one.term for one in sent}
-        if included.incarnation == state.incarnation and included.sequence in terms:
-            belief = aggregate.cavity(belief, message.scaled(terms[included.sequence], included.factor))
+        own = next((one.term for one in sent if one.sequence == _named(state, model)), None)
+        if own is not None:
+            belief = aggregate.cavity(belief, message.scaled(own, included.factor))
         else:
             belief, own_weight = aggregate.halved(belief, published.prior_var), 0.5
     noise_var, noise_frames = published.noise_var, min(published.noise_frames, learning.FLEET_NOISE_FRAMES)
@@ -208,9 +217,15 @@ def _answer(state: State, event: RoundOpened) -> tuple[State, list[Effect]]:
     if state.basis and state.learner is not None and state.learner.frames:
         sequence += 1
         term, square = learning.summary(state.learner)
-        sent = (*sent, Sent(sequence, term))[-REMEMBERED_SUMMARIES:]
+        sent = _remembered(sent, state.named, Sent(sequence, term))
         effects.append(Publish("summary", _summary(state, event, sent[-1], square), is_durable=True, key="summary"))
     return msgspec.structs.replace(state, sequence=sequence, bootstrapped=bootstrapped, sent=sent), effects
+
+
+def _remembered(sent: tuple[Sent, ...], named: int, new: Sent) -> tuple[Sent, ...]:
+    """What may be named by a later model."""
+    older, newest = sent[: 1 - REMEMBERED_SUMMARIES], sent[1 - REMEMBERED_SUMMARIES :]
+    return (*(one for one in older if one.sequence == named), *newest, new)
 
 
 def _bootstrap(state: State, event: RoundOpened, sequence: int) -> Bootstrap:

@@ -8,6 +8,7 @@ def agent(argv: list[str]) -> int:
     import argparse
     import os
 
+    from fleetgp.runtime import allocator
     from fleetgp.runtime.arguments import add_arguments, from_arguments
 
     parser = argparse.ArgumentParser(
@@ -22,6 +23,7 @@ def agent(argv: list[str]) -> int:
         args.overrides.append(f"agent.id={args.id}")
     settings = from_arguments(args, os.environ)
 
+    allocator.keep_small()
     from edge_agent.life import Life
 
     Life(settings).run()

@@ -24,6 +24,11 @@ from fleetgp.wire.freeze import freeze, frozen, thaw
 
 SNAPSHOT_VERSION = 2
 SNAPSHOT, JOURNAL = "snapshot.bin", "journal.bin"
+# A snapshot is due before a replay would take the brain longer than this. Work is timed as it is done the first time, so that
+# the bound is the same on a small and on a large computer, for slow and for fast streams.
+REPLAY_S = 5.0
+# or before the journal is longer than this, of which nearly all are the fleet's models, one a round
+JOURNAL_MOST_BYTES = 4_000_000
 # effects of a replay that are kept: the newest, for what came before was published before
 REPLAYED_EFFECTS = 2000
 # samples that are known again: more than a broker sends before it wants an acknowledgement
@@ -86,8 +91,9 @@ def put_aside(folder: Path, word: str) -> list[str]:
 class Memory:
     """An agent's state and where it is kept. One process uses a folder (hold its lock).
 
-    state: after all events so far; the owner replaces it after each ``keep``. events: how many there were. replayed:
-    effects of the events that were replayed at the start. failures: of reading it, by reason.
+    state: after all events so far; the owner replaces it after each ``keep``, and adds the seconds that took to ``work_s``:
+    those in the journal. events: how many there were. written: bytes of snapshots since the start. replayed: effects of
+    the events that were replayed at the start. failures: of reading it, by reason.
     Raises StorageError when the disk refuses at the start.
     """
 
@@ -96,7 +102,10 @@ class Memory:
         self._journal_path = folder / JOURNAL
         self._log = log
         self._recent = Recent()
+        self._is_saved = False
         self.events = 0
+        self.work_s = 0.0
+        self.written = 0
         self.state = fresh
         self.replayed: list[Effect] = []
         self.failures: Counter[str] = Counter()
@@ -120,10 +129,21 @@ class Memory:
         self._count(event)
 
     def save(self) -> None:
-        """Write a snapshot; the events it holds may then go. Raises StorageError when the disk refuses."""
-        saved = Saved(self.events, self.state, tuple(self._recent.marks))
-        snapshot.save(self._snapshot, frozen(saved), version=SNAPSHOT_VERSION)
+        """Write a snapshot, where the last one is not as good; the events it holds may then go.
+
+        Raises StorageError when the disk refuses.
+        """
+        if not self._is_saved:
+            saved = Saved(self.events, self.state, tuple(self._recent.marks))
+            self.written += snapshot.save(self._snapshot, frozen(saved), version=SNAPSHOT_VERSION)
+            self._is_saved = True
         self._journal.reset()
+        self.work_s = 0.0
+
+    @property
+    def is_due(self) -> bool:
+        """Whether what is in the journal would take too long to replay."""
+        return self.work_s >= REPLAY_S or self._journal.size_bytes >= JOURNAL_MOST_BYTES
 
     @property
     def size_bytes(self) -> int:
@@ -155,6 +175,7 @@ class Memory:
         if self.state.config != fresh.config:
             frames = msgspec.structs.replace(self.state.frames, lateness_ms=fresh.frames.lateness_ms)
             self.state = msgspec.structs.replace(self.state, config=fresh.config, frames=frames)
+            self._is_saved = False
             self.save()  # so that the events to come are replayed by the settings that they came under
 
     def _replay(self) -> None:
@@ -173,7 +194,9 @@ class Memory:
                 break
             effects.extend(self._again(entry))
         self.replayed = list(effects)
+        self._is_saved = self.events == before
         if self.events > before:
+            self.work_s = REPLAY_S  # it is not to be done a third time
             self._log.info("took up where it was left", events=self.events - before, frames=self.state.frame_count)
 
     def _again(self, entry: Entry) -> list[Effect]:
@@ -191,6 +214,7 @@ class Memory:
 
     def _count(self, event: Event) -> None:
         self.events += 1
+        self._is_saved = False
         if isinstance(event, Readings):
             for sample in event.samples:
                 self._recent.add(mark(sample))

@@ -26,9 +26,9 @@ from fleetgp.wanted import Wanted
 from fleetgp.wire import codec, topics
 from fleetgp.wire.messages import AnomalyEvent, FleetModel, RoundNotice
 
-JOURNAL_MOST_BYTES = 1_000_000  # replayed within a few seconds
 BACKLOG = 2000
 BATCH = 200
+SAVE_AGAIN_S = 60.0  # where the disk refused
 WAIT_S = 0.25
 # After a restart the broker brings what the last process left unacknowledged; NATS does so only some seconds later, when
 # newer readings have come already. So long readings wait and are then put in order.
@@ -199,7 +199,9 @@ class Agent:
         program is to stop: the event was not taken, and is not to be acknowledged."""
         if not self.program.insist(lambda: self.memory.keep(event), "journal_refused", self._figures):
             return False
+        begin_s = self.program.clock.monotonic_s()
         self.memory.state, effects = agent.step(self.memory.state, event)
+        self.memory.work_s += self.program.clock.monotonic_s() - begin_s
         for effect in effects:
             self._perform(effect)
         return True
@@ -212,18 +214,20 @@ class Agent:
             after, _ = agent.step(self.memory.state, Tick(now_ms))
             if after is not self.memory.state:  # time alone closed a frame
                 self._step(Tick(now_ms))
-        is_due = self.program.clock.monotonic_s() >= self.next_save_s
-        if is_due or (self.memory.size_bytes > JOURNAL_MOST_BYTES and not self.is_save_refused):
+        is_time = self.program.clock.monotonic_s() >= self.next_save_s
+        if is_time or (self.memory.is_due and not self.is_save_refused):
             self._save()
 
     def _save(self) -> None:
-        self.next_save_s = self.program.clock.monotonic_s() + self.program.settings.number("agent.snapshot_s")
+        span_s = self.program.settings.number("agent.snapshot_s")
         try:
             self.memory.save()
             self.is_save_refused = False
         except StorageError as err:
             self.is_save_refused = True
+            span_s = min(span_s, SAVE_AGAIN_S)
             self.program.count("snapshot_refused", detail=str(err))
+        self.next_save_s = self.program.clock.monotonic_s() + span_s
 
     def _perform(self, effect: Effect, *, is_replay: bool = False) -> None:
         if isinstance(effect, Count):
@@ -314,5 +318,6 @@ class Agent:
             "alarm_threshold": state.alarm.threshold,
             "clock_skew_s": state.frames.skew_ms / 1000 if self.reader.policy == "live" else 0.0,
             "journal_bytes": float(self.memory.size_bytes),
+            "snapshots_bytes": float(self.memory.written),
             "backlog_depth": float(len(self.backlog)),
         }

@@ -72,7 +72,8 @@ class State(msgspec.Struct, frozen=True):
     age [Q]: ticks since each channel was last observed; resolution [Q]: smallest step seen between readings, inf at first;
     covariates [C] and their age [C] likewise; all in transformed units. centres [M, D]: where the
     fleet's next inducing inputs may lie, scaled; empty where none are wanted.
-    origin, basis, round: whose and which knowledge is in use; basis 0 = the agent's own.
+    origin, basis, round: whose and which knowledge is in use; basis 0 = the agent's own. named: which summary of the agent
+    that knowledge holds, 0 = none; sent: that one and the newest, oldest first.
     """
 
     config: AgentConfig
@@ -97,6 +98,7 @@ class State(msgspec.Struct, frozen=True):
     sequence: int = 0
     bootstrapped: float = 0.0
     sent: tuple[Sent, ...] = ()
+    named: int = 0
     centres: Array = field(default_factory=lambda: np.zeros((0, 0)))
 
 

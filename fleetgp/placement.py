@@ -22,7 +22,6 @@ from fleetgp.schema import Kernel
 MOST_COLUMNS = 6
 # frames of one agent that a sum is made of at least
 LEAST_FRAMES = 5
-SEED = 0
 STARTING_WEIGHT = 1.0
 MOST_WEIGHT = 5_000.0
 # frames of one agent that count at most in a round, so that no agent places the centres alone
@@ -47,8 +46,24 @@ class Centres(NamedTuple):
 
 def start(size: int, columns: int) -> Centres:
     """Centres drawn as the fleet's moments say inputs lie: standard normal, the same for everybody."""
-    place = np.random.default_rng(SEED).standard_normal((size, columns))
-    return Centres(place, np.full(size, STARTING_WEIGHT))
+    return Centres(_spread(size, columns), np.full(size, STARTING_WEIGHT))
+
+
+def _spread(size: int, columns: int, first: int = 1) -> Array:
+    """Points [size, columns] spread as a standard normal, the same at every call; first: number of the first of them.
+
+    Multiples of powers of the generalised golden ratio, modulo 1, fill a cube evenly (Roberts 2018), and pairs of uniform
+    numbers are pairs of normal ones (Box and Muller 1958). numpy.random would do, but takes 2 MB of an agent's memory.
+    """
+    pairs = max(1, (columns + 1) // 2)
+    golden = 2.0
+    for _ in range(64):
+        golden = (1.0 + golden) ** (1.0 / (2 * pairs + 1))
+    number = np.arange(first, first + size, dtype=float)
+    uniform = np.mod(0.5 + np.multiply.outer(number, golden ** -np.arange(1.0, 2 * pairs + 1)), 1.0)
+    radius = np.sqrt(-2.0 * np.log1p(-uniform[:, :pairs]))
+    angle = 2.0 * np.pi * uniform[:, pairs:]
+    return np.concatenate((radius * np.cos(angle), radius * np.sin(angle)), axis=1)[:, :columns]
 
 
 def assign(place: Array, X: Array, least: int = LEAST_FRAMES) -> Sums:
@@ -92,7 +107,7 @@ def step(centres: Centres, sums: Sums) -> Centres:
         fullest = int(np.argmax(grown))
         if sums.frames[fullest] < 4 * LEAST_FRAMES:
             break
-        away = 0.1 * np.random.default_rng(SEED + 1 + int(empty)).standard_normal(place.shape[1])
+        away = 0.1 * _spread(1, place.shape[1], first=len(place) + 1 + int(empty))[0]
         place[empty] = place[fullest] + away
         grown[empty] = grown[fullest] = grown[fullest] / 2
         grown[empty] = min(grown[empty], 2 * STARTING_WEIGHT)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from paho.mqtt.client import topic_matches_sub
@@ -23,12 +23,14 @@ from fleetgp.runtime.clock import Clock, SystemClock
 from fleetgp.runtime.lock import FolderLock
 from fleetgp.runtime.logs import Log, make_log
 from fleetgp.runtime.metrics import Registry, resident_megabytes
-from fleetgp.runtime.metrics_page import MetricsPage
 from fleetgp.runtime.mqtt import Incoming, Link, Outgoing, Session, SessionConfig, parse_url
 from fleetgp.runtime.outbox import Outbox
 from fleetgp.runtime.settings import Settings, mqtt_password
 from fleetgp.wire import codec, topics
 from fleetgp.wire.messages import Health, Message, Status
+
+if TYPE_CHECKING:
+    from fleetgp.runtime.metrics_page import MetricsPage
 
 Role = Literal["agent", "coordinator", "bridge"]
 
@@ -318,6 +320,9 @@ class Program:
         port = self.settings.whole("metrics.port")
         if not port:
             return None
+        # an HTTP server's code is a megabyte that most agents do without
+        from fleetgp.runtime.metrics_page import MetricsPage
+
         registry = _LeftOut(self.counts)
         registry.watch("gauge", "a figure of this program", lambda: dict(self._figures))
         registry.watch("counter", "counted by the connection to the broker", self.session.counters)

@@ -118,9 +118,9 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         "agent.snapshot_s",
-        300.0,
+        1800.0,
         "s",
-        "how often the agent's state, some megabytes, is saved as a whole; readings since are in its journal",
+        "how often the agent's state is saved as a whole, if not earlier: before replaying its journal would take 5 s",
         low=1,
         high=86400,
     ),

@@ -60,7 +60,7 @@ def test_a_mean_in_the_published_posterior_is_weighted_by_precision() -> None:
     """Two agents, one weight: the closed form of three Gaussians multiplied, prior included."""
     terms = [Term(np.full((1, 1, 1), p), np.full((1, 1), p * m)) for p, m in ((3.0, 2.0), (6.0, -1.0))]
     belief = aggregate.posterior(terms, np.full((1, 1), 0.25))
-    weights = posterior.prior(belief, np.zeros((1, 1)), np.zeros((1, 0)))
+    weights = posterior.unlearnt(posterior.prior(belief, np.zeros((1, 1)), np.zeros((1, 0))))
     assert weights.cov.item() == pytest.approx(1 / (4 + 3 + 6))
     assert weights.mean.item() == pytest.approx((0 * 4 + 2 * 3 - 1 * 6) / 13)
 

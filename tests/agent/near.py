@@ -40,7 +40,9 @@ def assert_near(found: object, expected: object, where: str = "", rel: float = 1
         assert list(found) == list(expected), where
         for key in expected:
             assert_near(found[key], expected[key], f"{where}[{key}]", rel)
-    elif isinstance(expected, Running):  # many frames are put into the covariance at once, one stays beside it for a while
+    elif isinstance(
+        expected, Running
+    ):  # many frames are put into the covariance at once, one stays beside it for a while
         assert isinstance(found, Running)
         assert_near(posterior.whole(found), posterior.whole(expected), where, rel)
     elif isinstance(expected, tuple | list):

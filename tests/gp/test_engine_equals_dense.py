@@ -46,7 +46,7 @@ def test_federated_shared_weights_are_those_of_all_data_pooled_1e_8(
     """The server's sum of terms is the posterior of v with every deviation and local layer integrated out."""
     streams, priors = random_fleet(seed, agents, channels, size, local)
     belief = published(streams, priors)
-    weights = posterior.prior(belief, np.zeros((channels, size)), np.zeros((channels, 0)))
+    weights = posterior.unlearnt(posterior.prior(belief, np.zeros((channels, size)), np.zeros((channels, 0))))
     square = hyper.shared_square(belief)
     for q in range(channels):
         mean, cov = condition(streams, priors, q).shared()

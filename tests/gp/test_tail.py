@@ -21,14 +21,16 @@ HUGE = [1e6, 1e100, 1e200, 1e308, np.inf]
 def run(errors: np.ndarray, refresh: int = 64) -> tuple[Tail, np.ndarray, np.ndarray]:
     """Errors [n] of one channel over a law of variance 1: the tail, and degrees and scale in use before each frame."""
     state = tail.init(1, 2)
-    degrees, scales, squares = [], [], []
+    degrees, scales, befores, squares = [], [], [], []
     for t, error in enumerate(errors):
         degrees.append(state.degrees[0])
         scales.append(tail.scale(state)[0])
+        befores.append(state.scales)
         squares.append([error**2])
         state = tail.step(state, np.full((2, 1), error), np.ones((2, 1)), np.array(squares[-1]))
         if t % refresh == refresh - 1:
-            state, squares = tail.choose(state, np.array(squares)), []
+            state = tail.choose(state, np.array(befores), np.array(squares))
+            befores, squares = [], []
     return state, np.array(degrees), np.array(scales)
 
 
@@ -169,13 +171,15 @@ def test_degrees_chosen_many_frames_at_a_time_are_those_of_every_frame_1e_9(
     scales, densities = state.scales, state.densities
     for size in sizes:
         squares = np.where(rng.random((size, 1)) < missing, np.nan, rng.standard_t(3, (size, 1)) ** 2)
+        befores = []
         for square in squares:
+            befores.append(state.scales)
             state = tail.step(state, np.sqrt(np.tile(square, (2, 1))), np.ones((2, 1)), square)
             if np.isfinite(square[0]):
                 z2 = square / scales
                 law = scipy.stats.t.logpdf(np.sqrt(z2), DEGREES[:, None]) - 0.5 * np.log(scales)
                 densities, scales = tail.MEMORY * densities + law, tail.follow(scales, square)
-        state = tail.choose(state, squares)
+        state = tail.choose(state, np.array(befores), squares)
         np.testing.assert_allclose(state.densities, densities, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(state.scales, scales, rtol=1e-9)
         assert state.degrees[0] == DEGREES[np.argmax(densities[:, 0])]
@@ -195,7 +199,6 @@ def test_a_memory_whose_law_is_endlessly_wide_leaves_no_trace_once_it_is_not_bel
         assert (mean[0], squared[0]) == (0.5, 1.0)
     for _ in range(50):
         state = tail.step(state, errors, variances, np.array([0.25]))
-    state = tail.choose(state, np.full((50, 1), 0.25))
     assert np.all(np.isfinite(state.tracks))
     mean, squared = tail.mixed(state.tracks, errors, variances)
     assert mean[0] == pytest.approx(0.5)

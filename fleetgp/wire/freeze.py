@@ -94,13 +94,13 @@ def thaw(payload: bytes, kind: type[T]) -> T:
 def _whole(array: Array) -> Iterable[memoryview]:
     """The numbers of an array in C order; of one that lies so, without a copy."""
     flat = np.ascontiguousarray(array, dtype="<f8").reshape(-1)
-    return (memoryview(flat[begin : begin + PART]).cast("B") for begin in range(0, len(flat), PART))
+    return (flat[begin : begin + PART].data.cast("B") for begin in range(0, len(flat), PART))
 
 
 def _triangles(array: Array) -> Iterator[memoryview]:
     rows, columns = np.triu_indices(array.shape[-1])
     for matrix in array.reshape(-1, *array.shape[-2:]):
-        yield memoryview(np.asarray(matrix[rows, columns], dtype="<f8")).cast("B")
+        yield np.asarray(matrix[rows, columns], dtype="<f8").data.cast("B")
 
 
 def _thawed(value: Any, doubles: Array) -> Array:

@@ -27,7 +27,7 @@ from fleetgp.wire import codec, topics
 from fleetgp.wire.messages import AnomalyEvent, FleetModel, RoundNotice
 
 BACKLOG = 2000
-BATCH = 200
+BATCH = 100  # what comes of more at once would be the most memory that an agent takes
 SAVE_AGAIN_S = 60.0  # where the disk refused
 WAIT_S = 0.25
 # After a restart the broker brings what the last process left unacknowledged; NATS does so only some seconds later, when

@@ -218,7 +218,8 @@ def _answer(state: State, event: RoundOpened) -> tuple[State, list[Effect]]:
         sequence += 1
         term, square = learning.summary(state.learner)
         sent = _remembered(sent, state.named, Sent(sequence, term))
-        effects.append(Publish("summary", _summary(state, event, sent[-1], square), is_durable=True, key="summary"))
+        # not by way of the disk: should it be lost, the next round asks again
+        effects.append(Publish("summary", _summary(state, event, sent[-1], square), key="summary"))
     return msgspec.structs.replace(state, sequence=sequence, bootstrapped=bootstrapped, sent=sent), effects
 
 

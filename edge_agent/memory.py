@@ -92,7 +92,7 @@ class Memory:
     """An agent's state and where it is kept. One process uses a folder (hold its lock).
 
     state: after all events so far; the owner replaces it after each ``keep``, and adds the seconds that took to ``work_s``:
-    those in the journal. events: how many there were. written: bytes of snapshots since the start. replayed: effects of
+    those in the journal. events: how many there were. written: bytes, of journal and snapshots, since the start. replayed: effects of
     the events that were replayed at the start. failures: of reading it, by reason.
     Raises StorageError when the disk refuses at the start.
     """
@@ -125,7 +125,9 @@ class Memory:
 
     def keep(self, event: Event) -> None:
         """Put an event in the journal; raises StorageError when the disk refuses, and nothing has changed then."""
+        before = self._journal.size_bytes
         self._journal.append(freeze(Entry(self.events + 1, event)))
+        self.written += self._journal.size_bytes - before
         self._count(event)
 
     def save(self) -> None:

@@ -27,7 +27,7 @@ from fleetgp.wire import codec, topics
 from fleetgp.wire.messages import AnomalyEvent, FleetModel, RoundNotice
 
 BACKLOG = 2000
-BATCH = 200
+BATCH = 100  # what comes of more at once would be the most memory that an agent takes
 SAVE_AGAIN_S = 60.0  # where the disk refused
 WAIT_S = 0.25
 # After a restart the broker brings what the last process left unacknowledged; NATS does so only some seconds later, when
@@ -238,11 +238,12 @@ class Agent:
         topic = self.program.topic(effect.kind)
         if isinstance(effect.message, AnomalyEvent) and not is_replay:
             self._tell_event(effect.message)
-        if effect.is_durable:
-            if not (is_replay and effect.key):  # an old summary is of no use to a new round
-                self.program.session.send(topic, payload, key=effect.key)
+        if is_replay and effect.key:  # an old summary is of no use to a new round
             return
-        self._queue(Outgoing(topic, payload))
+        if effect.is_durable:
+            self.program.session.send(topic, payload, key=effect.key)
+        else:
+            self._queue(Outgoing(topic, payload, 1 if effect.key else 0))
 
     def _tell_event(self, event: AnomalyEvent) -> None:
         channels = ", ".join(event.blame)
@@ -318,6 +319,6 @@ class Agent:
             "alarm_threshold": state.alarm.threshold,
             "clock_skew_s": state.frames.skew_ms / 1000 if self.reader.policy == "live" else 0.0,
             "journal_bytes": float(self.memory.size_bytes),
-            "snapshots_bytes": float(self.memory.written),
+            "written_bytes": float(self.memory.written),
             "backlog_depth": float(len(self.backlog)),
         }

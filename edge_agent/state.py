@@ -134,7 +134,10 @@ Event = Readings | ModelArrived | RoundOpened | Tick
 
 @dataclass(frozen=True)
 class Publish:
-    """Effect: send a message of this kind. Durable ones survive a restart; of one key only the newest unsent is kept."""
+    """Effect: send a message of this kind. Durable ones wait on the disk, and of one key only the newest.
+
+    key: what such a message tells is told anew by the next one, so that none is sent that a replay makes again.
+    """
 
     kind: str
     message: Message

@@ -27,6 +27,7 @@ from agent_streams import (
 from coordinator import rounds
 from coordinator import state as coordination
 from edge_agent import agent
+from edge_agent.agent import REMEMBERED_SUMMARIES
 from edge_agent.state import ModelArrived, Publish, RoundOpened, State
 from fleetgp import features
 from fleetgp.arrays import Array
@@ -136,6 +137,39 @@ def test_an_aged_term_is_taken_out_at_its_age() -> None:
     factor = model.included["left"].factor
     assert_same(knowledge(state), Belief(whole.precision - factor * own.precision, whole.shift - factor * own.shift))
     assert is_sound(state)
+
+
+def test_an_agent_whose_answers_are_lost_takes_out_the_last_that_arrived() -> None:
+    """However many it has sent since: that one is remembered, and the newest, and not more."""
+    hub = hub_of(3)
+    rows = streams(seed=4)
+    arrived = {one.sequence: one.term for one in hub.agents["left"].sent}
+    hub.away = {"left"}
+    for number in range(6):
+        hub.read(rows, 30)
+        model = hub.round()
+        assert model is not None
+        effects = hub.give("left", RoundOpened(START + hub.tick * TICK, model.round))
+        assert [e.kind for e in effects if isinstance(e, Publish)][-1:] == ["summary"]
+        if number % 2:
+            assert counts(hub.give("left", ModelArrived(START, hub.model))) == {}
+        state = hub.agents["left"]
+        assert len(state.sent) <= REMEMBERED_SUMMARIES + 1
+    included, own_weight = model.included["left"], state.learner and state.learner.knowledge.own_weight
+    assert own_weight == 1.0
+    assert state.named == included.sequence
+    assert state.sent[-1].sequence >= included.sequence + 6
+    whole, own, factor = belief_of(model), arrived[included.sequence], included.factor
+    assert_same(knowledge(state), Belief(whole.precision - factor * own.precision, whole.shift - factor * own.shift))
+    # the first that arrives again is known as well
+    hub.away = set()
+    hub.read(rows, 30)
+    model = hub.round()
+    assert model is not None
+    state = hub.agents["left"]
+    assert state.named == model.included["left"].sequence == state.sent[-1].sequence
+    assert state.learner is not None
+    assert state.learner.knowledge.own_weight == 1.0
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -29,7 +29,7 @@ M, D = CURVED.inducing, 3
 def test_a_round_is_one_step_of_k_means_on_the_frames_of_all_agents_pooled() -> None:
     """Agents assign their own frames to the published centres; the next centres are those of all frames at once, by loops."""
     brains = Brains(("a", "b", "c"), schema=CURVED)
-    brains.read({name: walk(seed, 120) for seed, name in enumerate(brains.names)})
+    brains.read({name: walk(seed, 120) for seed, name in enumerate(brains.names, start=10)})
     first = brains.round()
     assert first is not None
     old, on = knowledge.read(first, CURVED), basis(first)

@@ -12,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_agent import agent
+from edge_agent import memory as memories
 from edge_agent.frames import Sample
-from edge_agent.memory import RECENT, SNAPSHOT_VERSION, Entry, Memory, Recent, mark
+from edge_agent.memory import RECENT, REPLAY_S, SNAPSHOT_VERSION, Entry, Memory, Recent, mark
 from edge_agent.state import AgentConfig, Event, Readings, RoundOpened, State
+from fleetgp.errors import StorageError
 from fleetgp.runtime import snapshot
 from fleetgp.runtime.journal import Journal
 from fleetgp.runtime.logs import Log
@@ -249,3 +251,66 @@ def test_a_snapshot_is_there_from_the_first_start(tmp_path: Path) -> None:
     Memory(tmp_path, fresh(), QUIET).keep(stream(1)[0])
     later = agent.init(AgentConfig(agent_id="a", schema=SCHEMA, is_live=False), 999_999)
     assert Memory(tmp_path, later, QUIET).state.incarnation == 1000
+
+
+def test_a_snapshot_is_due_before_a_replay_takes_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the work in the journal, or by its length; after a replay it is due, so that the same is not done a third time."""
+    memory = Memory(tmp_path, fresh(), QUIET)
+    work(memory, stream(4))
+    assert not memory.is_due
+    memory.work_s += 0.9 * REPLAY_S
+    assert not memory.is_due
+    memory.work_s += 0.2 * REPLAY_S
+    assert memory.is_due
+    again = Memory(tmp_path, fresh(), QUIET)
+    assert again.is_due
+    again.save()
+    assert not again.is_due
+    assert not Memory(tmp_path, fresh(), QUIET).is_due
+    monkeypatch.setattr(memories, "JOURNAL_MOST_BYTES", 1_000)
+    written = 0
+    for event in stream(40)[4:]:
+        assert again.is_due == (written + 8 >= 1_000)
+        before = again.size_bytes
+        work(again, [event])
+        written += again.size_bytes - before
+    assert again.is_due
+
+
+def test_where_nothing_happened_nothing_is_written(tmp_path: Path) -> None:
+    """A silent night costs an SD card nothing; what was written is counted to the byte."""
+    memory = Memory(tmp_path, fresh(), QUIET)
+    first = (tmp_path / "snapshot.bin").stat()
+    assert memory.written == first.st_size
+    memory.save()
+    assert (tmp_path / "snapshot.bin").stat().st_ino == first.st_ino
+    work(memory, stream(6))
+    journal = memory.size_bytes - 8
+    memory.save()
+    second = (tmp_path / "snapshot.bin").stat()
+    assert memory.written == first.st_size + journal + second.st_size
+    again = Memory(tmp_path, fresh(), QUIET)
+    again.save()
+    assert (tmp_path / "snapshot.bin").stat().st_ino == second.st_ino
+    assert again.written == 0
+    assert same(Memory(tmp_path, fresh(), QUIET).state, after(stream(6)))
+
+
+def test_a_snapshot_that_was_refused_is_written_the_next_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = Memory(tmp_path, fresh(), QUIET)
+    work(memory, stream(6))
+    memory.work_s = 2 * REPLAY_S
+
+    def refuse(*_: object, **__: object) -> int:
+        raise StorageError("the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(snapshot, "save", refuse)
+        with pytest.raises(StorageError):
+            memory.save()
+    assert memory.is_due
+    assert same(Memory(tmp_path, fresh(), QUIET).state, after(stream(6)))
+    memory.save()
+    assert not memory.is_due
+    assert memory.size_bytes == 8
+    assert same(Memory(tmp_path, fresh(), QUIET).state, after(stream(6)))

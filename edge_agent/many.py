@@ -22,8 +22,7 @@ from fleetgp import calibrate
 from fleetgp.alarm import Alarm
 from fleetgp.arrays import Array, Mask
 from fleetgp.errors import NumericalError
-from fleetgp.gp import batch, moves
-from fleetgp.gp import learner as learning
+from fleetgp.gp import batch, density, moves
 from fleetgp.gp.learner import Forecast
 from fleetgp.schema import Channel
 from fleetgp.score import scores
@@ -148,7 +147,7 @@ def _judge(state: State, forecast: Forecast, observed: Array) -> Judged:
     value = np.minimum(scores(z), MAX_SCORE)
     heard = [one if told else None for one, told in zip(value.tolist(), is_scored.tolist(), strict=True)]
     alarm, thresholds = alarms.quiet(state.alarm, heard, state.config.alarm_score)
-    densities = learning.log_density(batch.first(forecast, count), observed[:count]).tolist()
+    densities = density.log_density(batch.first(forecast, count), observed[:count]).tolist()
     return Judged(z, is_observed, np.where(is_scored, value, 0.0).tolist(), densities, thresholds, alarm)
 
 

@@ -14,8 +14,8 @@ from fleetgp import alarm as alarms
 from fleetgp import calibrate, features, scaling
 from fleetgp.arrays import Array, Mask
 from fleetgp.errors import NotFinite
+from fleetgp.gp import density, moves
 from fleetgp.gp import learner as learning
-from fleetgp.gp import moves
 from fleetgp.gp.ring import SIZE
 from fleetgp.schema import Transform
 from fleetgp.score import blame, score
@@ -140,7 +140,7 @@ def _shadow(state: State, frame: Frame, values: Array, forecast: learning.Foreca
     guess = learning.foresee(
         shadow.learner, _inputs(msgspec.structs.replace(state, moments=shadow.moments), frame.at_ms, values[Q:])
     )
-    lead = learning.log_density_of_one(guess, values[:Q]) - learning.log_density_of_one(forecast, values[:Q])
+    lead = density.log_density_of_one(guess, values[:Q]) - density.log_density_of_one(forecast, values[:Q])
     moments = scaling.observe(shadow.moments, _believable(values, guess, np.isnan(values[:Q])))
     shadow = Shadow(
         learning.learn(shadow.learner, guess, values[:Q], state.config.forgetting), moments, shadow.lead + lead
@@ -259,7 +259,7 @@ def _prediction(state: State, frame: Frame, values: Array, forecast: learning.Fo
         threshold=state.alarm.threshold,
         basis=state.basis,
         round=state.round,
-        log_density=learning.log_density_of_one(forecast, np.where(np.isfinite(z), values, np.nan)),
+        log_density=density.log_density_of_one(forecast, np.where(np.isfinite(z), values, np.nan)),
     )
 
 

@@ -30,7 +30,7 @@ DEVIATION = {
 }
 LOCAL = 0.1
 FLOOR, CEILING = 1e-6, 100.0
-GUESS_AGENTS = 1.0
+GUESS_AGENTS = 0.25
 GUESS_WEIGHTS = 1.0
 # factor by which a scale moves at most in one round: what an agent sends was made under the scales of a round or two before
 MOST_STEP = 1.5

@@ -270,7 +270,7 @@ def shares(learner: Learner, x: Array, around: Around, target: Array) -> Array:
     mean, known = posterior.foreseen(learner.solved, x)
     other = learner.noise_var[LONG] * around.growth + around.extra
     variance = np.maximum(known + other, around.floor_var)
-    weight = tail.weight(tail.squared(target - mean, variance), learner.tail.degrees)
+    weight = tail.weight(tail.squared(target - mean, variance))
     return np.where(np.isnan(target), 0.0, weight / around.growth)
 
 
@@ -278,23 +278,6 @@ def taught_noise(learner: Learner, share: Array) -> Array:
     """Noise variance [..., T, Q] that frames teach with; beyond all measure where one does not."""
     worth = np.maximum(share, LEAST_SHARE)[..., None, :]
     return np.asarray(learner.noise_var / (worth * learner.knowledge.own_weight))
-
-
-def log_density(forecast: Forecast, observed: Array) -> Array:
-    """Log density [n] of frames' readings [n, Q] under the joint law of their channels, in transformed units; NaN left out.
-
-    forecast: of n frames.
-    """
-    return joint.log_density(forecast.correlation, observed - forecast.mean, forecast.scale, forecast.degrees)
-
-
-def log_density_of_one(forecast: Forecast, observed: Array) -> float:
-    """The same of one frame's readings [Q]."""
-    one = forecast._replace(
-        mean=forecast.mean[None], scale=forecast.scale[None], degrees=forecast.degrees[None],
-        correlation=forecast.correlation[None],
-    )  # fmt: skip
-    return float(log_density(one, observed[None])[0])
 
 
 def due(frames: int, rule: Forgetting) -> int:

@@ -1,0 +1,24 @@
+"""How well a forecast foresaw: log densities of what was observed under the joint law of its channels."""
+
+from __future__ import annotations
+
+from fleetgp.arrays import Array
+from fleetgp.gp import joint
+from fleetgp.gp.learner import Forecast
+
+
+def log_density(forecast: Forecast, observed: Array) -> Array:
+    """Log density [n] of frames' readings [n, Q] under the joint law of their channels, in transformed units; NaN left out.
+
+    forecast: of n frames.
+    """
+    return joint.log_density(forecast.correlation, observed - forecast.mean, forecast.scale, forecast.degrees)
+
+
+def log_density_of_one(forecast: Forecast, observed: Array) -> float:
+    """The same of one frame's readings [Q]."""
+    one = forecast._replace(
+        mean=forecast.mean[None], scale=forecast.scale[None], degrees=forecast.degrees[None],
+        correlation=forecast.correlation[None],
+    )  # fmt: skip
+    return float(log_density(one, observed[None])[0])

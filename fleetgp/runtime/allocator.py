@@ -12,7 +12,7 @@ import os
 
 # numbers of malloc.h; changing a threshold also ends its growing by itself
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
-LARGE_BYTES = 256 * 1024
+LARGE_BYTES = 128 * 1024  # where glibc itself begins
 
 
 def is_glibc() -> bool:

@@ -91,8 +91,8 @@ def put_aside(folder: Path, word: str) -> list[str]:
 class Memory:
     """An agent's state and where it is kept. One process uses a folder (hold its lock).
 
-    state: after all events so far; the owner replaces it after each ``keep``, and adds the seconds that took to ``work_s``:
-    those in the journal. events: how many there were. written: bytes, of journal and snapshots, since the start. replayed: effects of
+    state: after all events so far; the owner replaces it after each ``keep``, and adds the seconds that took to ``work_s``,
+    what a replay of the journal would take. events: how many there were. written: bytes, of journal and snapshots, since the start. replayed: effects of
     the events that were replayed at the start. failures: of reading it, by reason.
     Raises StorageError when the disk refuses at the start.
     """
@@ -198,7 +198,6 @@ class Memory:
         self.replayed = list(effects)
         self._is_saved = self.events == before
         if self.events > before:
-            self.work_s = REPLAY_S  # it is not to be done a third time
             self._log.info("took up where it was left", events=self.events - before, frames=self.state.frame_count)
 
     def _again(self, entry: Entry) -> list[Effect]:

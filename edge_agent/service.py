@@ -67,7 +67,9 @@ class Agent:
         self.reader = Reader(program, wiring(config.schema, settings.text("agent.topic")))
         self.model_topic = topics.fleet_wide(program.fleet, "model")
         self.round_topic = topics.fleet_wide(program.fleet, "round")
+        begin_s = program.clock.monotonic_s()
         self.memory = Memory(program.folder, agent.init(config, program.clock.now_ms()), program.log)
+        self.memory.work_s = program.clock.monotonic_s() - begin_s  # a kill just now would have it replayed once more
         program.counts.update(self.memory.failures)
         self.backlog: deque[Outgoing] = deque(maxlen=BACKLOG)
         self.next_save_s = program.clock.monotonic_s() + settings.number("agent.snapshot_s")

@@ -19,7 +19,7 @@ from coordinator.config import coordinator_config
 from coordinator.journal import Journal as CoordinatorJournal
 from coordinator.state import Event, PublishModel, PublishRound, State, SummaryArrived, Tick
 from edge_agent import agent
-from edge_agent.memory import Entry, Saved
+from edge_agent.memory import SNAPSHOT_VERSION, Entry, Saved
 from edge_agent.state import ModelArrived, Publish
 from fleetgp.runtime import snapshot
 from fleetgp.runtime.journal import Journal
@@ -141,7 +141,7 @@ class AgentTruth:
     """What an agent's brain makes of what its journal holds: all payloads by kind, and the models it took."""
 
     def __init__(self, folder: Path) -> None:
-        payload = snapshot.load(folder / "snapshot.bin", version=1)
+        payload = snapshot.load(folder / "snapshot.bin", version=SNAPSHOT_VERSION)
         assert payload is not None
         self.state = thaw(payload, Saved).state
         self.said: dict[str, list[bytes]] = {"predictions": [], "events": [], "bootstrap": [], "summary": []}

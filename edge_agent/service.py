@@ -20,6 +20,7 @@ from edge_agent.reading import Reader
 from edge_agent.state import Count, Effect, Event, ModelArrived, Readings, RoundOpened, Tick
 from fleetgp.defaults import CHOSEN, Choice
 from fleetgp.errors import PeerError, StorageError
+from fleetgp.runtime import allocator
 from fleetgp.runtime.mqtt import Incoming, Outgoing
 from fleetgp.runtime.program import Program
 from fleetgp.wanted import Wanted
@@ -225,6 +226,7 @@ class Agent:
         try:
             self.memory.save()
             self.is_save_refused = False
+            allocator.give_back()
         except StorageError as err:
             self.is_save_refused = True
             span_s = min(span_s, SAVE_AGAIN_S)

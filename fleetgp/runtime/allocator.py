@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Callable
+from typing import cast
 
 # numbers of malloc.h; changing a threshold also ends its growing by itself
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
@@ -27,13 +29,31 @@ def keep_small() -> bool:
 
     What the environment says (``MALLOC_MMAP_THRESHOLD_`` and its like) is the owner's choice and stands.
     """
-    if not is_glibc() or any(name.startswith("MALLOC_") for name in os.environ) or "GLIBC_TUNABLES" in os.environ:
+    mallopt = None if _is_owners_choice() else _function("mallopt", ctypes.c_int, ctypes.c_int)
+    if mallopt is None:
         return False
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError):
-        return False
-    mallopt.argtypes, mallopt.restype = (ctypes.c_int, ctypes.c_int), ctypes.c_int
     wanted = ((_MMAP_THRESHOLD, LARGE_BYTES), (_TRIM_THRESHOLD, LARGE_BYTES), (_ARENA_MAX, 1))
     results = [mallopt(number, value) for number, value in wanted]
     return all(results)
+
+
+def give_back() -> bool:
+    """Give back what is free between blocks in use, which takes milliseconds. False where the C library does not know how."""
+    trim = None if _is_owners_choice() else _function("malloc_trim", ctypes.c_size_t)
+    return trim is not None and bool(trim(0))
+
+
+def _is_owners_choice() -> bool:
+    return any(name.startswith("MALLOC_") for name in os.environ) or "GLIBC_TUNABLES" in os.environ
+
+
+def _function(name: str, *arguments: type[ctypes.c_int | ctypes.c_size_t]) -> Callable[..., int] | None:
+    """A function of glibc that returns an int; None where there is none."""
+    if not is_glibc():
+        return None
+    try:
+        function = getattr(ctypes.CDLL(None), name)
+    except (AttributeError, OSError):
+        return None
+    function.argtypes, function.restype = arguments, ctypes.c_int
+    return cast(Callable[..., int], function)

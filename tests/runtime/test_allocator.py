@@ -46,6 +46,28 @@ def test_blocks_that_were_freed_are_the_systems_again() -> None:
     assert grown["small"] < 3.0
 
 
+HOLES = """
+from fleetgp.runtime import allocator
+from fleetgp.runtime.metrics import resident_megabytes
+allocator.keep_small()
+before = resident_megabytes()
+blocks = [bytearray(20_000) for _ in range(1_500)]
+kept = blocks[::100]
+full = resident_megabytes()
+del blocks
+assert full - before > 25.0
+allocator.give_back()
+print(resident_megabytes() - before)
+"""
+
+
+@pytest.mark.skipif(not allocator.is_glibc(), reason="another C library has its own rules")
+def test_holes_between_blocks_in_use_are_given_back() -> None:
+    command = [sys.executable, "-c", HOLES]
+    left = float(subprocess.run(command, env=plain_environment(), capture_output=True, check=True).stdout)
+    assert left < 3.0
+
+
 def test_other_c_libraries_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """musl answers with an error or nothing; one that has the name but not the function is no reason to fail either."""
 
@@ -55,8 +77,10 @@ def test_other_c_libraries_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> No
     for found in (unknown, lambda name: None):
         monkeypatch.setattr(os, "confstr", found, raising=False)
         assert not allocator.keep_small()
+        assert not allocator.give_back()
     monkeypatch.delattr(os, "confstr", raising=False)
     assert not allocator.keep_small()
+    assert not allocator.give_back()
 
 
 @pytest.mark.parametrize("error", [OSError("no such library"), None])
@@ -71,9 +95,11 @@ def test_a_library_without_the_function_is_left_alone(monkeypatch: pytest.Monkey
     monkeypatch.setattr(os, "confstr", lambda name: "glibc 2.36", raising=False)
     monkeypatch.setattr(ctypes, "CDLL", load)
     assert not allocator.keep_small()
+    assert not allocator.give_back()
 
 
 @pytest.mark.parametrize("name", ["MALLOC_ARENA_MAX", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"])
 def test_what_the_owner_chose_stands(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, "4")
     assert not allocator.keep_small()
+    assert not allocator.give_back()

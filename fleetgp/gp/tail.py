@@ -24,7 +24,7 @@ LONG_LEAD = 1.0
 MOST_LEAD = 100.0
 MOST_ERROR = 1e150
 # standard deviations up to which a frame teaches whole
-WHOLE = 3.0
+WHOLE = 6.0
 TINY = 1e-300
 LEAST_SCALE, MOST_SCALE = 1e-4, 1e4
 # z^2 from which a frame counts as no odder: an infinite one would leave no number in any running sum

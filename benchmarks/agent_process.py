@@ -61,13 +61,17 @@ class Outcome(NamedTuple):
 
 
 def slope_per_100k(samples: list[Sample], after: int = SHARE_FROM) -> float | None:
-    """MB per 100,000 frames, of the least-squares line through the samples after so many frames; None below three."""
+    """MB per 100,000 frames: median slope between any two samples after so many frames (Theil 1950); None below three.
+
+    A sample may meet a short peak; a line by least squares would lean on it.
+    """
     late = [one for one in samples if one.frames >= after]
     if len(late) < 3:
         return None
     x = np.array([one.frames for one in late]) / 100_000
     y = np.array([one.rss_mb for one in late])
-    return float(np.sum((x - x.mean()) * (y - y.mean())) / np.sum((x - x.mean()) ** 2))
+    first, second = np.triu_indices(len(x), 1)
+    return float(np.median((y[second] - y[first]) / (x[second] - x[first])))
 
 
 def payload(schema: Schema, number: int, values: Array) -> bytes:

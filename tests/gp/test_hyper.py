@@ -10,6 +10,7 @@ from fleetgp import features
 from fleetgp.features import BLOCKS, Shape
 from fleetgp.gp import hyper, posterior
 from fleetgp.gp.aggregate import Belief
+from fleetgp.gp.hyper import GUESS_AGENTS as G
 from fleetgp.gp.hyper import CEILING, FLOOR, MOST_STEP, Scales
 from fleetgp.gp.statistics import summed
 
@@ -80,7 +81,7 @@ def test_step_is_the_average_over_agents_and_weights_with_one_guess_among_each(s
             of = [shared[q, f] for f in range(F) if int(BLOCKS_OF[f]) == b]
             assert new.shared[q, b] == pytest.approx((1.0 + sum(of)) / (1 + len(of)), rel=1e-12)
             told = sum(w * square[q, b] for w, square in squares)
-            assert new.deviation[q, b] == pytest.approx((first.deviation[q, b] + told) / 2.75, rel=1e-12)
+            assert new.deviation[q, b] == pytest.approx((G * first.deviation[q, b] + told) / (G + 1.75), rel=1e-12)
         for b in UNUSED:
             assert new.shared[q, b] == old.shared[q, b]
             assert new.deviation[q, b] == old.deviation[q, b]
@@ -114,7 +115,7 @@ def test_one_agent_that_lies_weighs_no_more_than_the_ceiling() -> None:
     for _ in range(60):
         scales = hyper.improve(scales, told, np.ones((2, F)), BLOCKS_OF)
     lags = BLOCKS.index("lags")
-    np.testing.assert_allclose(scales.deviation[:, lags], (0.01 + 0.1 + CEILING) / 12, rtol=1e-12)
+    np.testing.assert_allclose(scales.deviation[:, lags], (0.01 * G + 0.1 + CEILING) / (11 + G), rtol=1e-12)
 
 
 def test_by_feature_and_by_block_undo_each_other() -> None:

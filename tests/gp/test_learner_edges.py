@@ -232,7 +232,7 @@ def test_with_no_reading_at_all_the_law_is_the_prior_about_zero() -> None:
     forecast = learner.foresee(state, nothing)
     assert forecast.mean[0] == 0.0
     # noise 1, and the bias's weight of variance 2 times its feature 0.5 squared
-    assert forecast.scale[0] == pytest.approx(np.sqrt(1 + 2 * PRIOR_SD["bias"] ** 2), rel=0.1)
+    assert forecast.sd[0] == pytest.approx(np.sqrt(1 + 2 * PRIOR_SD["bias"] ** 2), rel=0.1)
     assert learner.own_noise(state)[0] == pytest.approx(learner.OWN_NOISE, rel=0.1)
     assert not learner.summary(state)[0].precision.any()
 

@@ -30,6 +30,7 @@ from coordinator.state import CoordinatorConfig, State
 from fleetgp import features
 from fleetgp.features import BLOCKS
 from fleetgp.gp import hyper
+from fleetgp.gp.hyper import GUESS_AGENTS
 from fleetgp.wire.convert import to_array, to_tensor
 
 # two solutions of systems of some hundred readings
@@ -87,7 +88,7 @@ def test_a_close_is_one_em_step_from_the_dense_posterior() -> None:
             same = BLOCKS_OF[f] == BLOCKS_OF
             shared = (1.0 + np.sum(square[same])) / (1.0 + np.sum(same))
             told = sum(w * told_by(brains, name)[q, BLOCKS_OF[f]] for name, w in weights.items())
-            deviation = (first[f] + told) / (1.0 + sum(weights.values()))
+            deviation = (GUESS_AGENTS * first[f] + told) / (GUESS_AGENTS + sum(weights.values()))
             for new, want, old in (
                 (new_prior[q, f], shared, old_prior[q, f]),
                 (new_deviation[q, f], deviation, old_deviation[q, f]),

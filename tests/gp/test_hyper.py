@@ -10,8 +10,8 @@ from fleetgp import features
 from fleetgp.features import BLOCKS, Shape
 from fleetgp.gp import hyper, posterior
 from fleetgp.gp.aggregate import Belief
-from fleetgp.gp.hyper import GUESS_AGENTS as G
 from fleetgp.gp.hyper import CEILING, FLOOR, MOST_STEP, Scales
+from fleetgp.gp.hyper import GUESS_AGENTS as G
 from fleetgp.gp.statistics import summed
 
 Array = NDArray[np.float64]

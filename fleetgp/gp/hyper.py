@@ -29,7 +29,8 @@ DEVIATION = {
     "local": 1.0,
 }
 LOCAL = 0.1
-FLOOR, CEILING = 1e-6, 100.0
+# beyond the ceiling inducing features that are too few imitate what lies between them, and run away elsewhere
+FLOOR, CEILING = 1e-6, 4.0
 GUESS_AGENTS = 0.25
 GUESS_WEIGHTS = 1.0
 # factor by which a scale moves at most in one round: what an agent sends was made under the scales of a round or two before

@@ -246,8 +246,44 @@ def measure(report: Report, setting: Setting, stations: list[str]) -> None:
     report.figures["cold_start.seconds"] = time.monotonic() - begin_s
 
 
+def page(report: Report) -> str:
+    """The text of docs/cold_start.md."""
+    told = report.as_dict()
+    names = list(told["rows"][0])
+    bound = {bar["name"]: f"{bar['op']} {bar['bound']:g}" for bar in told["bars"]}
+    return "\n".join(
+        [
+            "# A device that joins",
+            "",
+            "Each of ten air-quality stations joins, in turn, a fleet of the nine others that has learnt for a year. Made by",
+            "`python -m benchmarks.cold_start --markdown docs/cold_start.md`.",
+            "",
+            f"{told['date']}, commit {told['commit']}, {told['machine']['cores']} cores, Python {told['machine']['python']}.",
+            "",
+            "Errors (RMSE) one step ahead, in standard deviations of the other stations; a smaller NLL is better; the last column is",
+            "the share of readings inside the 90 % band in 30 days. *Alone*: the same engine and scaling without what the fleet",
+            "learnt. *Zero prior*: alone, and not even expecting the last reading again. *Global*: the fleet's model, not adapting.",
+            "",
+            "| " + " | ".join(names) + " |",
+            "|" + "---|" * len(names),
+            *("| " + " | ".join(_cell(row[name]) for name in names) + " |" for row in told["rows"]),
+            "",
+            "| figure | value | bound |",
+            "|---|---|---|",
+            *(f"| `{name}` | {value:.4g} | {bound.get(name, '')} |" for name, value in told["figures"].items()),
+            "",
+        ]
+    )
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
 def main(arguments: list[str] | None = None) -> int:
-    args = parser("cold_start", __doc__.splitlines()[0]).parse_args(arguments)
+    flags = parser("cold_start", __doc__.splitlines()[0])
+    flags.add_argument("--markdown", type=Path, metavar="FILE", help="also write the tables as a page")
+    args = flags.parse_args(arguments)
     files = {path.name.split("_")[2]: path for path in sorted((args.data / "beijing_air").glob("*.csv.gz"))}
     if not files:
         print(
@@ -258,7 +294,10 @@ def main(arguments: list[str] | None = None) -> int:
     if args.quick:
         setting, stations = Setting(files, QUICK_BEGIN, QUICK_DAYS), stations[:QUICK_STATIONS]
     report = Report("cold_start", BARS if not args.quick else ())
-    return finish(report, args, partial(measure, report, setting, stations))
+    status = finish(report, args, partial(measure, report, setting, stations))
+    if args.markdown:
+        args.markdown.write_text(page(report))
+    return status
 
 
 if __name__ == "__main__":

@@ -165,7 +165,7 @@ def _watermark(frames: Frames) -> int:
 def _followed(frames: Frames, sample: Sample, *, is_behind: bool) -> Frames:
     """Count samples in a row that the stream had left behind: a clock set back sends nothing else."""
     if not is_behind:
-        return msgspec.structs.replace(frames, late_run=0)
+        return msgspec.structs.replace(frames, late_run=0) if frames.late_run else frames
     since_ms = frames.late_since_ms if frames.late_run else sample.received_ms
     return msgspec.structs.replace(frames, late_run=frames.late_run + 1, late_since_ms=since_ms)
 

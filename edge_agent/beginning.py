@@ -49,6 +49,7 @@ class Beginning:
         self._since_s: float | None = program.clock.monotonic_s() if self.kept else None
         self._connected_s: float | None = None
         self._next_note_s = 0.0
+        self._is_warned = False
 
     def run(self) -> Begun | None:
         """Raises ConfigError where what the owner said fits no choice, ServiceError where the name is taken."""
@@ -74,8 +75,16 @@ class Beginning:
             self.program.announce()
             return
         self._next_note_s = now_s + NOTE_S
+        self._warn_once()
         note = choosing.progress(self.said, self.kept) if self.kept else self.reader.silence()
         self.program.announce(state="choosing", note="; ".join(filter(None, (note, self.refusal))))
+
+    def _warn_once(self) -> None:
+        if not self._is_warned and (missing := choosing.unheard(self.said, self.kept)):
+            self._is_warned = True
+            self.program.log.warning(
+                f"nothing came for {', '.join(missing)} so far on {self.reader.topics}; see topic and field in [channels]"
+            )
 
     def _is_time(self) -> bool:
         now_s = self.program.clock.monotonic_s()

@@ -128,6 +128,12 @@ def progress(said: Wanted, kept: Sequence[Kept]) -> str:
     return note
 
 
+def unheard(said: Wanted, kept: Sequence[Kept]) -> tuple[str, ...]:
+    """Channels without a reading where another has enough of them: perhaps their names are not those that are sent."""
+    counts = _counts(said, kept)
+    return tuple(name for name, count in counts.items() if not count) if max(counts.values()) >= ENOUGH else ()
+
+
 def _counts(said: Wanted, kept: Sequence[Kept]) -> dict[str, int]:
     """Readings by channel."""
     counts = {channel.name: 0 for channel in said.channels}

@@ -23,6 +23,7 @@ from edge_agent.choosing import (
     progress,
     remembered,
     samples,
+    unheard,
 )
 from edge_agent.frames import Sample
 from fleetgp.defaults import Choice
@@ -199,3 +200,9 @@ def test_a_choice_that_cannot_be_read_is_put_aside_and_said(
     assert "choosing again" in said_by_log.getvalue()
     assert (tmp_path / "choice.bin.damaged").exists()
     assert files.load() is None
+
+
+def test_a_channel_that_nobody_sends_is_named_once_another_has_enough() -> None:
+    assert unheard(SAID, readings(ENOUGH - 1, "flow")) == ()
+    assert unheard(SAID, readings(ENOUGH, "flow")) == ("dust",)
+    assert unheard(SAID, [*readings(ENOUGH, "flow"), *readings(1, "dust")]) == ()

@@ -67,6 +67,7 @@ class Feeder:
         self.clock = clock
         self.report = report
         self.sent: dict[str, int] = {}
+        self.unsent = 0
         self.late_s = 0.0
 
     def run(self, dues: Iterator[Due], seconds: float | None, stop: threading.Event) -> None:
@@ -103,8 +104,8 @@ class Feeder:
             self.session.receive(1, STEP_S)
 
     def _write_report(self) -> None:
-        left = int(self.session.figures()["outbox_depth"])
-        told = {"sent": self.sent, "unsent": left, "late_s": round(self.late_s, 4)}
+        self.unsent = int(self.session.figures()["outbox_depth"])
+        told = {"sent": self.sent, "unsent": self.unsent, "late_s": round(self.late_s, 4)}
         beside = self.report.with_name(f"{self.report.name}.new")
         beside.write_text(json.dumps(told))
         beside.replace(self.report)

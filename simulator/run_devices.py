@@ -29,7 +29,7 @@ PART_S = 1.0
 
 
 def run_devices(args: Namespace) -> int:
-    """0 when all was sent that could be. Raises FleetError in plain words where it cannot run."""
+    """0 when the broker took all, or it was stopped. Raises FleetError in plain words where it cannot run."""
     settings = from_arguments(args, os.environ)
     clock = SystemClock()
     stop = threading.Event()
@@ -59,13 +59,17 @@ def run_devices(args: Namespace) -> int:
         finally:
             session.stop(timeout_s=PART_S)
             outbox.close()
-    log.info("devices_done", sent=sum(feeder.sent.values()), most_late_s=round(feeder.late_s, 3))
-    return 0
+    sent = sum(feeder.sent.values()) - feeder.unsent
+    if feeder.unsent:
+        log.warning("devices_done", sent=sent, unsent=feeder.unsent, why="the broker did not take them in time")
+    else:
+        log.info("devices_done", sent=sent, most_late_s=round(feeder.late_s, 3))
+    return 1 if feeder.unsent and not stop.is_set() else 0
 
 
 def _recorded(args: Namespace) -> Iterator[Due]:
     described = spec.load(args.spec) if args.spec else None
-    if described is None or not described.inputs:
+    if described is None or not (described.inputs and described.time.columns):
         described, _ = completed(args.recording, args.spec)
     names = csv.names(args.recording)
     streams = {name: csv.read(path, described) for name, path in zip(names, args.recording, strict=True)}

@@ -14,7 +14,7 @@ from fleetgp.columns import First
 from fleetgp.defaults import Choice, choose
 from fleetgp.errors import ConfigError, RecordingError
 from fleetgp.recording import csv, spec
-from fleetgp.recording.discover import ROWS, discover
+from fleetgp.recording.discover import ROWS, discover, find_time
 from fleetgp.recording.spec import RecordingSpec
 from fleetgp.schema import Channel
 from fleetgp.wanted import Wanted, wanted
@@ -27,9 +27,12 @@ def completed(files: Sequence[Path], spec_file: Path | None) -> tuple[RecordingS
     """
     described = spec.load(spec_file) if spec_file is not None else None
     said = Wanted() if described is None else described.wanted
-    if described is not None and not said.open:
-        return described, Choice(said.schema(), (), "owner")
     found: tuple[str, ...] = ()
+    if described is not None and said.channels and not described.time.columns:
+        time, why = find_time(files, described.time)
+        described, found = msgspec.structs.replace(described, time=time), (why,)
+    if described is not None and not said.open:
+        return described, Choice(said.schema(), found, "owner")
     if described is None or not said.channels:
         seen = discover(files, None if described is None else described.time)
         found = seen.reasons

@@ -49,7 +49,7 @@ def read(path: Path, spec: RecordingSpec, skipped: Skipped | None = None) -> Ite
     except FileNotFoundError:
         raise RecordingError(f"there is no file {path}") from None
     except DAMAGED as err:
-        raise RecordingError(f"{path} cannot be read: {err}") from err
+        raise RecordingError(f"{path} cannot be read: {_damage(err)}") from err
 
 
 def peek(path: Path, count: int) -> tuple[list[str], list[list[str]]]:
@@ -62,7 +62,13 @@ def peek(path: Path, count: int) -> tuple[list[str], list[list[str]]]:
     except FileNotFoundError:
         raise RecordingError(f"there is no file {path}") from None
     except DAMAGED as err:
-        raise RecordingError(f"{path} cannot be read: {err}") from err
+        raise RecordingError(f"{path} cannot be read: {_damage(err)}") from err
+
+
+def _damage(err: Exception) -> str:
+    if isinstance(err, UnicodeDecodeError):
+        return f"it is not UTF-8 text (byte {err.object[err.start]:#x}); save it as CSV UTF-8"
+    return f"{err}; its name says gzip" if isinstance(err, gzip.BadGzipFile) else str(err)
 
 
 def is_number(cell: str) -> bool:

@@ -28,7 +28,10 @@ FORMATS = (
 )  # fmt: skip
 READABLE = 0.95
 FORWARD = 0.5  # of the steps: a date beside a clock of its own stands still in most of them
+BACKWARD = 0.2  # of the steps: beyond it the rows are in no order, below it a clock was set or a few rows came late
 MOST_WORDS = 0.05
+NO_TIMES = "its cells are no times"
+SAID = 6  # reasons in one sentence
 
 
 class Discovered(NamedTuple):
@@ -52,12 +55,12 @@ class Top(NamedTuple):
 
 
 def discover(paths: Sequence[Path], time: TimeSpec | None = None) -> Discovered:
-    """time: where a spec says it. Raises RecordingError where a file cannot be read, or no time or no number is found."""
+    """time: what a spec says of it. Raises RecordingError where a file cannot be read, or no time or no number is found."""
     tops = [Top(path, *csv.peek(path, ROWS)) for path in paths]
     common = [name for name in dict.fromkeys(tops[0].header) if name and all(name in top.header for top in tops)]
     reasons: list[str] = []
-    if time is None:
-        time, why = _time(tops, common)
+    if time is None or not time.columns:
+        time, why = _time(tops, common, time or TimeSpec())
         reasons.append(why)
     columns: list[str] = []
     for name in dict.fromkeys(name for top in tops for name in top.header if name):
@@ -66,11 +69,25 @@ def discover(paths: Sequence[Path], time: TimeSpec | None = None) -> Discovered:
         why = "not every file has it" if name not in common else _no_number(name, tops)
         if why:
             reasons.append(f"left out {name}: {why}")
+        elif (most := max(top.header.count(name) for top in tops)) > 1:
+            reasons.append(f"column {name}: the first of {most} of that name is read")
+            columns.append(name)
         else:
             columns.append(name)
     if not columns:
-        raise RecordingError(f"{paths[0]} has no column of numbers beside its time; it has {', '.join(tops[0].header)}")
+        why = (
+            "; ".join([reason for reason in reasons if reason.startswith("left out")][:SAID])
+            or f"it has {', '.join(tops[0].header[:20])}"
+        )
+        raise RecordingError(f"{paths[0]} has no column of numbers beside its time; {why}")
     return Discovered(time, tuple(columns), tuple(reasons))
+
+
+def find_time(paths: Sequence[Path], said: TimeSpec) -> tuple[TimeSpec, str]:
+    """The time where a spec names no column of it, and why. Raises RecordingError as ``discover`` does."""
+    tops = [Top(path, *csv.peek(path, ROWS)) for path in paths]
+    common = [name for name in dict.fromkeys(tops[0].header) if name and all(name in top.header for top in tops)]
+    return _time(tops, common, said)
 
 
 def _no_number(name: str, tops: Sequence[Top]) -> str:
@@ -79,30 +96,39 @@ def _no_number(name: str, tops: Sequence[Top]) -> str:
         return "it is part of the calendar, which the time holds already"
     cells = [cell for top in tops for cell in top.cells(name) if cell.lower() not in csv.MISSING]
     words = [cell for cell in cells if not csv.is_number(cell)]
-    if len(words) > MOST_WORDS * len(cells):
-        return f"it is text, such as {words[0]!r:.30}"
-    return ""
+    if len(words) <= MOST_WORDS * len(cells):
+        return ""
+    if csv.is_number(words[0].replace(",", ".")):
+        return f"it has decimal commas, such as {words[0]!r:.30}; write decimal points"
+    return f"it is text, such as {words[0]!r:.30}"
 
 
-def _time(tops: Sequence[Top], common: Sequence[str]) -> tuple[TimeSpec, str]:
+def _time(tops: Sequence[Top], common: Sequence[str], said: TimeSpec) -> tuple[TimeSpec, str]:
+    forms = (said.format,) if said.format else FORMATS
+    unfit: list[str] = []
     for columns in _candidates(tops, common):
-        fitting = [
-            form for form in FORMATS[: len(FORMATS) if len(columns) == 1 else 1] if _is_time(tops, columns, form)
-        ]
-        if not fitting:
+        several = len(columns) > 1
+        if several and said.format:
             continue
-        if len(fitting) > 1 and "/" in fitting[-1]:
+        fitting = []
+        for form in forms[: 1 if several else len(forms)]:
+            time = TimeSpec(columns=columns, format=form, zone=said.zone)
+            why = _unfit(tops, time)
+            if not why:
+                fitting.append(time)
+            elif why != NO_TIMES:
+                unfit.append(why)
+        if len(fitting) > 1 and "/" in fitting[-1].format:
             raise RecordingError(
-                f"{tops[0].path}: the times in {columns[0]!r} can be read as {fitting[0]} and as {fitting[-1]}; say which in "
-                'a spec (--spec): [time] format = "..."'
+                f"{tops[0].path}: the times in {columns[0]!r} can be read as {fitting[0].format} and as {fitting[-1].format}; "
+                'say which in a spec (--spec): [time] format = "..."'
             )
-        how = f" as {fitting[0]}" if fitting[0] else ""
-        return TimeSpec(
-            columns=columns, format=fitting[0]
-        ), f"time {', '.join(columns)}{how}: in UTC where no zone is named"
+        if fitting:
+            how = f" as {fitting[0].format}" if fitting[0].format else ""
+            return fitting[0], f"time {', '.join(columns)}{how}: in {said.zone} where no zone is named"
+    what = unfit[0] if unfit else 'if it has one, name it in a spec (--spec), e.g. [time] columns = ["timestamp"]'
     raise RecordingError(
-        f"{tops[0].path} has no column of times that go forward, among {', '.join(tops[0].header[:20])}; describe it in a "
-        'spec (--spec), e.g. [time] columns = ["timestamp"]'
+        f"{tops[0].path} has no column of times that go forward, among {', '.join(tops[0].header[:20])}; {what}"
     )
 
 
@@ -121,18 +147,25 @@ def _candidates(tops: Sequence[Top], common: Sequence[str]) -> Iterator[tuple[st
             yield (name,)
 
 
-def _is_time(tops: Sequence[Top], columns: tuple[str, ...], form: str) -> bool:
-    rows = good = steps = forward = 0
+def _unfit(tops: Sequence[Top], time: TimeSpec) -> str:
+    """Why these columns are not the time; "" where they are."""
+    rows = good = 0
+    steps = np.empty(0)
     for top in tops:
-        read = csv.time_reader(TimeSpec(columns=columns, format=form))
+        read = csv.time_reader(time)
         times = []
-        for cells in zip(*(top.cells(name) for name in columns), strict=False):
+        for cells in zip(*(top.cells(name) for name in time.columns), strict=False):
             rows += 1
             try:
                 times.append(read(list(cells)))
             except (ValueError, OverflowError, PeerError):
                 continue
         good += len(times)
-        steps += max(0, len(times) - 1)
-        forward += int(np.sum(np.diff(times) > 0)) if len(times) > 1 else 0
-    return rows > 1 and good >= READABLE * rows and forward >= FORWARD * steps
+        steps = np.append(steps, np.diff(times))
+    if rows < 2 or good < READABLE * rows:
+        return NO_TIMES
+    if np.sum(steps < 0) > BACKWARD * len(steps):
+        return f"the times in {', '.join(time.columns)} go back from row to row: sort the rows by time, oldest first"
+    if np.sum(steps > 0) < FORWARD * len(steps):
+        return f"the times in {', '.join(time.columns)} stand still: one column must hold the date and the time of day"
+    return ""

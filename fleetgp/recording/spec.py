@@ -1,6 +1,6 @@
 """What a recorded file holds: which columns are time, channels and covariates. The same tables as a settings file.
 
-What [stream] leaves out, or all channels, are chosen from the first rows (``fleetgp.defaults``).
+What [stream] leaves out, or all channels, are chosen from the first rows (``fleetgp.defaults``); so are the time's columns.
 
 [time]
 columns = ["year", "month", "day", "hour"]     # or ["timestamp"]
@@ -33,9 +33,12 @@ CALENDAR = ("year", "month", "day", "hour", "minute", "second")
 
 
 class TimeSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One time column, or calendar columns named year, month, day, hour, minute, second (the first three at least)."""
+    """One time column, or calendar columns named year, month, day, hour, minute, second (the first three at least).
 
-    columns: tuple[str, ...]
+    No column: left open, to be found in the files.
+    """
+
+    columns: tuple[str, ...] = ()
     zone: str = "UTC"
     format: str = ""
 
@@ -75,12 +78,13 @@ def parse(document: dict[str, Any], source: str) -> RecordingSpec:
     for table in document:
         if table not in TABLES:
             raise ConfigError(table, f"a recording's spec has the tables {', '.join(TABLES)} only", source)
-    if "time" not in document:
-        raise ConfigError("time", 'is missing; say which columns hold it, e.g. [time] columns = ["timestamp"]', source)
-    if isinstance(document["time"], dict):
-        refuse_unknown(document["time"], TimeSpec.__struct_fields__, "time", source)
+    said = document.get("time", {})
+    if isinstance(said, dict):
+        refuse_unknown(said, TimeSpec.__struct_fields__, "time", source)
+        if said.get("columns") == []:
+            raise ConfigError("time.columns", "names no column", source)
     try:
-        time = msgspec.convert(document["time"], TimeSpec)
+        time = msgspec.convert(said, TimeSpec)
     except msgspec.ValidationError as err:
         raise ConfigError("time", str(err), source) from err
     _check_time(time, source)
@@ -88,8 +92,6 @@ def parse(document: dict[str, Any], source: str) -> RecordingSpec:
 
 
 def _check_time(time: TimeSpec, source: str) -> None:
-    if not time.columns:
-        raise ConfigError("time.columns", "names no column", source)
     if len(time.columns) > 1:
         known = [name.lower() for name in time.columns]
         if known != list(CALENDAR[: len(known)]) or len(known) < 3:

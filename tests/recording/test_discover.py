@@ -9,7 +9,7 @@ import pytest
 
 from fleetgp.errors import RecordingError
 from fleetgp.recording import csv
-from fleetgp.recording.discover import Discovered, discover
+from fleetgp.recording.discover import Discovered, discover, find_time
 from fleetgp.recording.spec import RecordingSpec, TimeSpec
 from fleetgp.schema import Channel
 from fleetgp.wanted import Wanted
@@ -90,6 +90,8 @@ def test_numbers_are_what_all_files_have_and_nearly_all_cells_are(tmp_path: Path
             "can be read as %d/%m/%Y %H:%M and as %m/%d/%Y %H:%M",
         ),
         ({"time": [t.isoformat() for t in TIMES], "wind": ["NW"] * 60}, "no column of numbers beside its time"),
+        ({"time": [t.isoformat() for t in TIMES[::-1]], **VALUES}, "go back from row to row: sort the rows by time"),
+        ({"date": [f"{t:%Y-%m-%d}" for t in TIMES], **VALUES}, "stand still: one column must hold the date and the"),
     ],
 )
 def test_what_cannot_be_found_is_said(tmp_path: Path, columns: dict[str, list[str]], says: str) -> None:
@@ -107,3 +109,30 @@ def test_files_that_are_no_tables(tmp_path: Path, text: str, says: str) -> None:
         discover([path])
     with pytest.raises(RecordingError, match="there is no file"):
         discover([tmp_path / "nobody.csv"])
+
+
+def test_decimal_commas_and_other_encodings_are_told_as_such(tmp_path: Path) -> None:
+    path = tmp_path / "pump.csv"
+    path.write_text("Zeit,Druck\n" + "".join(f'2026-01-28 22:{k}:00,"{k},5"\n' for k in range(10, 60)))
+    with pytest.raises(
+        RecordingError, match="left out Druck: it has decimal commas, such as '10,5'; write decimal points"
+    ):
+        discover([path])
+    path.write_bytes("time,Außen\n".encode("latin-1"))
+    with pytest.raises(RecordingError, match=r"it is not UTF-8 text \(byte 0xdf\); save it as CSV UTF-8"):
+        discover([path])
+
+
+def test_a_name_that_stands_twice_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "pump.csv"
+    path.write_text("time,flow,flow\n" + "".join(f"{t.isoformat()},{t.hour},1\n" for t in TIMES))
+    found = discover([path])
+    assert found.columns == ("flow",)
+    assert "column flow: the first of 2 of that name is read" in found.reasons
+
+
+def test_the_owner_may_say_the_zone_or_the_form_and_leave_the_column_open(tmp_path: Path) -> None:
+    path = table(tmp_path, {"date": [f"{t:%d/%m/%Y %H:%M}" for t in TIMES], **VALUES})
+    said = TimeSpec(zone="Europe/Berlin", format="%d/%m/%Y %H:%M")
+    assert discover([path], said).time == TimeSpec(columns=("date",), zone=said.zone, format=said.format)
+    assert find_time([path], said)[0].columns == ("date",)

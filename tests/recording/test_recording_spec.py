@@ -56,6 +56,7 @@ def test_a_spec_says_time_stream_channels_and_covariates(tmp_path: Path) -> None
     ("was", "now", "says"),
     [
         ("[time]", "[tme]", "time"),
+        ('columns = ["year", "month", "day", "hour"]', "columns = 3", "array"),
         ('zone = "Asia/Shanghai"', 'zones = "Asia/Shanghai"', 'did you mean "zone"'),
         ('zone = "Asia/Shanghai"', 'zone = "Asia/Shangai"', "Europe/Berlin"),
         ('zone = "Asia/Shanghai"', 'zone = "Asia"', "Europe/Berlin"),  # a folder of zones, not a zone
@@ -79,8 +80,10 @@ def test_a_wrong_spec_is_told_what_is_wrong_and_where(tmp_path: Path, was: str, 
     assert says in complaint(tmp_path, GOOD.replace(was, now))
 
 
-def test_no_time_at_all_is_shown_by_example(tmp_path: Path) -> None:
-    assert '[time] columns = ["timestamp"]' in complaint(tmp_path, "[channels]\na = {}\n")
+@pytest.mark.parametrize(("text", "zone"), [("", "UTC"), ('[time]\nzone = "Europe/Berlin"\n', "Europe/Berlin")])
+def test_the_columns_of_the_time_may_be_left_open(tmp_path: Path, text: str, zone: str) -> None:
+    found = load(written(tmp_path, f"{text}[channels]\na = {{}}\n"))
+    assert (found.time.columns, found.time.zone) == ((), zone)
 
 
 def test_a_spec_that_is_not_there_or_no_text_is_told_as_such(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def _useless(column: Column) -> str:
     if not len(readings):
         return "it holds no number"
     if np.all(readings == readings[0]):
-        return f"it never changes, it is always {readings[0]:g}"
+        return f"it is {readings[0]:g} in all these readings; name it yourself if it changes later"
     steps = column.steps
     is_whole = bool(np.all(readings == np.round(readings)))
     if len(steps) > 1 and is_whole and steps[0] > 0 and np.all(steps == steps[0]):

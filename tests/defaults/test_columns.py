@@ -35,7 +35,7 @@ def test_every_column_is_what_it_is() -> None:
     assert [c.name for c in found.channels if c.transform == "log1p"] == ["dust"]
     assert "counts rows, it goes up by 1 every" in told(found.reasons, "left out row")
     assert "holds no number" in told(found.reasons, "left out empty")
-    assert "never changes, it is always 4.5" in told(found.reasons, "left out constant")
+    assert "it is 4.5 in all these readings" in told(found.reasons, "left out constant")
     assert told(found.reasons, "covariate valve") == (
         "covariate valve: it holds 98 % of the time, so it is taken as something set, not something that moves by itself"
     )

@@ -18,6 +18,7 @@ import numpy as np
 from edge_agent.state import AgentConfig
 from fleetgp.errors import ConfigError, RecordingError
 from fleetgp.recording import csv
+from fleetgp.recording.discover import BACKWARD
 from fleetgp.runtime.spec import parse_span
 from fleetgp.wire.messages import AnomalyEvent
 from simulator.accuracy import Accuracy
@@ -74,9 +75,15 @@ def backtest(args: Namespace) -> dict[str, Any]:
 
 
 def paced(name: str, records: Iterator[csv.Record], interval_s: float, warnings: list[str]) -> Iterator[csv.Record]:
-    """The records as they are; a warning where their first rows are not an interval apart."""
+    """The records as they are; a warning where their first rows are not an interval apart.
+
+    Raises RecordingError where these are in no order: nearly all rows would come too late to be learnt.
+    """
     first = list(islice(records, FIRST_ROWS))
     steps_s = np.diff([record.at_ms for record in first]) / 1000
+    if np.sum(steps_s < 0) > BACKWARD * len(steps_s):
+        raise RecordingError(f"the times of {name} go back from row to row: sort its rows by time, oldest first")
+    steps_s = steps_s[steps_s > 0]  # a row that stands twice says nothing of the pace
     if len(steps_s) and not PACE[0] <= float(np.median(steps_s)) / interval_s <= PACE[1]:
         warnings.append(f"{name} has a row every {np.median(steps_s):g} s, the spec's interval is {interval_s:g} s")
     yield from first

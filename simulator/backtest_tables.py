@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 NAME = 24
+WORSE = 0.005  # of persistence's error: less is no difference
+NAMED = 8
 SHARES = (50, 80, 90, 95)
 WIDTH = NAME + 7 + 9 + 13 + 9 + 9 + 7 * len(SHARES)
 
@@ -19,6 +21,8 @@ HOW_TO_READ = (
     "average error  how far off on average, up or down alike: lower is better",
 )
 NO_CRPS = "CRPS '-': a channel in logarithms has none in its own unit (it is infinite there for any such law)"
+LOG_RMSE = "and is predicted by its median there, which makes the average error small, not the RMSE"
+GLITCHES = "               (a few large jumps of the readings rule an RMSE; they rule the average error less)"
 
 
 def tables(report: Mapping[str, Any]) -> list[str]:
@@ -30,15 +34,51 @@ def tables(report: Mapping[str, Any]) -> list[str]:
     lines += [_line("overall", report["overall"]), "", *_in_own_units(report["channels"]), ""]
     if report["joiners"]:
         lines += [_head("joined: its first"), *_first_days(report["joiners"]), ""]
-    return [*lines, *HOW_TO_READ]
+    return [*lines, *HOW_TO_READ, "", *verdict(report)]
 
 
 def _first_days(joiners: Mapping[str, Any]) -> list[str]:
-    return [
-        _line(f"{_short(name, NAME - 9)} {stretch.split('_')[1]} days", found)
-        for name, stretches in joiners.items()
-        for stretch, found in stretches.items()
+    lines = []
+    for name, stretches in joiners.items():
+        counted = -1
+        for stretch, found in stretches.items():
+            if found["n"] != counted:  # the same where the recording has ended before
+                lines.append(_line(f"{_short(name, NAME - 9)} {stretch.split('_')[1]} days", found))
+            counted = found["n"]
+    return lines
+
+
+def verdict(report: Mapping[str, Any]) -> list[str]:
+    """What the figures say, in plain words; nothing where nothing was predicted."""
+    overall = report["overall"]
+    gain = _gain(overall)
+    if gain is None or overall["coverage90"] is None:
+        return []
+    lines = [
+        f"on the whole   {_words(gain)} than saying 'as it was'; {100 * overall['coverage90']:.1f} % of readings in their 90 % band"
     ]
+    worse = [
+        f"{name} {-100 * gain:.0f} %"
+        for table in ("agents", "channels")
+        for name, found in report[table].items()
+        if (gain := _gain(found)) is not None and gain <= -WORSE
+    ]
+    if worse:
+        more = f" and {len(worse) - NAMED} more" if len(worse) > NAMED else ""
+        lines.append(f"worse for      {', '.join(worse[:NAMED])}{more}")
+        lines.append(GLITCHES)
+    return lines
+
+
+def _gain(found: Mapping[str, Any]) -> float | None:
+    """How much smaller the error is than persistence's, a share of it; None where there is none."""
+    rmse, persistence = found["rmse"], found["rmse_persistence"]
+    return 1 - rmse / persistence if rmse is not None and persistence else None
+
+
+def _words(gain: float) -> str:
+    share = f"{abs(100 * gain):.1f} %"
+    return f"error {share} smaller" if gain >= 0 else f"error {share} LARGER"
 
 
 def _in_own_units(channels: Mapping[str, Any]) -> list[str]:
@@ -49,7 +89,7 @@ def _in_own_units(channels: Mapping[str, Any]) -> list[str]:
         unit = _short(own["unit"] or "-", 12)
         lines.append(f"{_short(name, NAME)}{unit}{cells[0]:>11}{cells[1]:>14}{cells[2]:>14}{cells[3]:>12}")
     if any("crps_left_out" in found["original"] for found in channels.values()):
-        lines.append(NO_CRPS)
+        lines += [NO_CRPS, LOG_RMSE]
     return lines
 
 

@@ -198,7 +198,7 @@ class Memory:
         self.replayed = list(effects)
         self._is_saved = self.events == before
         if self.events > before:
-            self._log.info("took up where it was left", events=self.events - before, frames=self.state.frame_count)
+            self._log.info("took up where it was left", replayed=self.events - before, frames=self.state.frame_count)
 
     def _again(self, entry: Entry) -> list[Effect]:
         """Replay one event. One that ended the program when it came must not end every start after that."""

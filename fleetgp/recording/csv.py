@@ -1,4 +1,7 @@
-"""CSV recordings, plain or gzip: one row a time, one column an input."""
+"""CSV recordings, plain or gzip: one row a time, one column an input.
+
+Columns are separated by commas; or by semicolons, as spreadsheets do where numbers have decimal commas: those are read then.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,11 @@ import csv
 import difflib
 import gzip
 import math
+import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, tzinfo
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 from zoneinfo import ZoneInfo
@@ -19,6 +23,7 @@ from fleetgp.payloads.content import LARGEST, epoch_ms
 from fleetgp.recording.spec import RecordingSpec, TimeSpec
 
 MISSING = {"", "na", "nan", "null", "none", "n/a", "-"}
+DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+([eE][+-]?\d+)?\s*")
 DAMAGED = (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error)
 
 
@@ -45,7 +50,7 @@ def read(path: Path, spec: RecordingSpec, skipped: Skipped | None = None) -> Ite
     skipped = Skipped() if skipped is None else skipped
     try:
         with _open(path) as file:
-            yield from _rows(path, csv.reader(file), spec, skipped)
+            yield from _rows(path, _table(file), spec, skipped)
     except FileNotFoundError:
         raise RecordingError(f"there is no file {path}") from None
     except DAMAGED as err:
@@ -56,7 +61,7 @@ def peek(path: Path, count: int) -> tuple[list[str], list[list[str]]]:
     """Column names and the first rows of a file as text. Raises RecordingError as ``read`` does."""
     try:
         with _open(path) as file:
-            rows = csv.reader(file)
+            rows = _table(file)
             header = _header(path, rows)
             return header, [row for row in islice(rows, count) if row]
     except FileNotFoundError:
@@ -76,14 +81,24 @@ def is_number(cell: str) -> bool:
     return not math.isnan(_number(cell, Skipped()))
 
 
+def _table(file: IO[str]) -> Iterator[list[str]]:
+    """Rows as text, numbers with decimal points. Whether semicolons separate is told by the first line."""
+    first = file.readline()
+    lines = chain([first] if first else [], file)
+    if first.count(";") <= first.count(","):
+        return csv.reader(lines)
+    return (
+        [cell.replace(",", ".") if DECIMAL_COMMA.fullmatch(cell) else cell for cell in row]
+        for row in csv.reader(lines, delimiter=";")
+    )
+
+
 def _header(path: Path, rows: Iterator[list[str]]) -> list[str]:
     header = [name.strip() for name in next(rows, [])]
     if not header:
         raise RecordingError(f"{path} is empty; a CSV recording starts with a line of column names")
-    if len(header) == 1 and (other := next((sign for sign in ";\t|" if sign in header[0]), "")):
-        raise RecordingError(
-            f"{path} is separated by {other!r}, not by commas; write it with commas and decimal points"
-        )
+    if len(header) == 1 and (other := next((sign for sign in "\t|" if sign in header[0]), "")):
+        raise RecordingError(f"{path} is separated by {other!r}, not by commas; write it with commas or semicolons")
     return header
 
 

@@ -99,7 +99,7 @@ def _no_number(name: str, tops: Sequence[Top]) -> str:
     if len(words) <= MOST_WORDS * len(cells):
         return ""
     if csv.is_number(words[0].replace(",", ".")):
-        return f"it has decimal commas, such as {words[0]!r:.30}; write decimal points"
+        return f"it has decimal commas, such as {words[0]!r:.30}; write points, or semicolons between columns"
     return f"it is text, such as {words[0]!r:.30}"
 
 

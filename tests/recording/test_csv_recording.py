@@ -182,9 +182,30 @@ def test_a_file_without_one_readable_time_is_refused_with_an_example(tmp_path: P
 
 
 def test_a_file_with_another_delimiter_is_told_so(tmp_path: Path) -> None:
-    for sign in (";", "\t", "|"):
+    for sign in ("\t", "|"):
         text = f"time{sign}a{sign}b\n1{sign}2{sign}3\n"
         assert f"separated by {sign!r}" in complaint(write(tmp_path, text), spec())
+
+
+def test_semicolons_and_decimal_commas_read_as_the_same_numbers(tmp_path: Path) -> None:
+    rows = [
+        ("2026-03-04T09:15:30Z", "38.25", "-0.5"),
+        ("2026-03-04T09:15:31Z", "NA", "1e3"),
+        ("2026-03-04T09:15:32Z", "7", ".5"),
+    ]
+    commas = "\n".join(["time,a,b", *(",".join(row) for row in rows)]) + "\n"
+    expected = list(map(repr, read(write(tmp_path, commas), spec())))
+    points = commas.replace(",", ";")
+    assert list(map(repr, read(write(tmp_path, points), spec()))) == expected
+    assert list(map(repr, read(write(tmp_path, points.replace(".", ",")), spec()))) == expected
+
+
+def test_commas_that_are_no_decimal_ones_stay(tmp_path: Path) -> None:
+    """A number in thousands cannot be told from one with three decimals: it is no number, in a file of either kind."""
+    for text in ("time;a;b\n1772615730;1.234,5;1,2,3\n", 'time,a,b\n1772615730,"1,234",x\n'):
+        skipped = Skipped()
+        assert all(math.isnan(value) for row in read(write(tmp_path, text), spec(), skipped) for value in row.values)
+        assert skipped == {"not_a_number": 2}
 
 
 def test_a_file_that_is_missing_is_said_to_be_missing(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_what_cannot_be_found_is_said(tmp_path: Path, columns: dict[str, list[st
     assert "pump.csv" in str(caught.value)
 
 
-@pytest.mark.parametrize(("text", "says"), [("", "is empty"), ("time;a\n1;2\n", "separated by ';'")])
+@pytest.mark.parametrize(("text", "says"), [("", "is empty"), ("time|a\n1|2\n", r"separated by '\|'")])
 def test_files_that_are_no_tables(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "pump.csv"
     path.write_text(text)
@@ -115,7 +115,7 @@ def test_decimal_commas_and_other_encodings_are_told_as_such(tmp_path: Path) -> 
     path = tmp_path / "pump.csv"
     path.write_text("Zeit,Druck\n" + "".join(f'2026-01-28 22:{k}:00,"{k},5"\n' for k in range(10, 60)))
     with pytest.raises(
-        RecordingError, match="left out Druck: it has decimal commas, such as '10,5'; write decimal points"
+        RecordingError, match="left out Druck: it has decimal commas, such as '10,5'; write points, or semicolons"
     ):
         discover([path])
     path.write_bytes("time,Außen\n".encode("latin-1"))

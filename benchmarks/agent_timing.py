@@ -104,13 +104,14 @@ def measure(repeats: int, seed: int) -> Timing:
         for each in runs.values():
             each.run(index)
     for each in runs.values():
-        each.means.clear()
+        each.said.clear()
     seconds = interleaved({name: partial(_after_warming, each) for name, each in runs.items()}, repeats)
     seconds[RIVER_FORGETTING] *= FORGETTING_SHARE
     truth = Y[WARM_BLOCKS * FRAMES :]
     # River that forgets is timed on fewer frames, of which no error could be compared with the others'
     rmse = {name: _rmse(each, truth) for name, each in runs.items() if name != RIVER_FORGETTING}
-    return Timing(seconds, rmse, Y.shape[1], X.shape[1], repeats, agents[AGENT_SINGLE].alarmed)
+    alarmed = sum(one.is_alarmed for one in agents[AGENT_SINGLE].said)
+    return Timing(seconds, rmse, Y.shape[1], X.shape[1], repeats, alarmed)
 
 
 def _after_warming(each: _Run, index: int) -> None:
@@ -118,7 +119,7 @@ def _after_warming(each: _Run, index: int) -> None:
 
 
 def _rmse(each: _Run, truth: Array) -> float:
-    return float(np.sqrt(np.mean((np.array(each.means).reshape(truth.shape) - truth) ** 2)))
+    return float(np.sqrt(np.mean((np.array(each.means()).reshape(truth.shape) - truth) ** 2)))
 
 
 def _agents(schema: Schema, learner: Learner, values: Array) -> dict[str, _Agent]:
@@ -133,11 +134,13 @@ def _agents(schema: Schema, learner: Learner, values: Array) -> dict[str, _Agent
 
 
 class _Run(Protocol):
-    """What goes on from block to block. means: what it foresaw of every frame since they were cleared, scaled steps."""
+    """What goes on from block to block. said: what it told of every frame since that was cleared; means: scaled steps in it."""
 
-    means: list[Any]
+    said: list[Any]
 
     def run(self, index: int) -> None: ...
+
+    def means(self) -> list[Any]: ...
 
 
 class _Engine:
@@ -147,11 +150,14 @@ class _Engine:
         self.learn = learn
         self.learner = learner
         self.blocks = blocks
-        self.means: list[Any] = []
+        self.said: list[Any] = []
 
     def run(self, index: int) -> None:
         self.learner, means = self.learn(self.learner, self.blocks[index])
-        self.means += list(means)
+        self.said += list(means)
+
+    def means(self) -> list[Any]:
+        return self.said
 
 
 class _Agent:
@@ -170,13 +176,14 @@ class _Agent:
         self.blocks = blocks
         self.last = last
         self.unit = unit
-        self.means: list[Any] = []
-        self.alarmed = 0
+        self.said: list[Any] = []
 
     def run(self, index: int) -> None:
         self.state, said = self.step(self.state, self.blocks[index])
-        self.alarmed += sum(one.is_alarmed for one in said)
-        self.means += whole.means(said, self.last[index * FRAMES :][: len(said)], self.unit)
+        self.said += said
+
+    def means(self) -> list[Any]:
+        return whole.means(self.said, self.last[-len(self.said) :], self.unit)
 
 
 class _River:
@@ -199,11 +206,14 @@ class _River:
         self.targets = Y.tolist()
         self.has_law = has_law
         self.taken = FRAMES // share
-        self.means: list[float] = []
+        self.said: list[Any] = []
 
     def run(self, index: int) -> None:
         chosen = slice(index * FRAMES, index * FRAMES + self.taken)
         for x, targets in zip(self.rows[chosen], self.targets[chosen], strict=True):
             for model, y in zip(self.models, targets, strict=True):
-                self.means.append(model.predict_one(x, with_dist=True).mu if self.has_law else model.predict_one(x))
+                self.said.append(model.predict_one(x, with_dist=True).mu if self.has_law else model.predict_one(x))
                 model.learn_one(x, y)
+
+    def means(self) -> list[Any]:
+        return self.said

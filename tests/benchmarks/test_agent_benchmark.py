@@ -190,4 +190,4 @@ def test_river_forgets_by_the_half_life_of_the_long_memory() -> None:
     weight = 0.5 ** (np.arange(254, -1, -1) / half_life)
     gram = (X[:255] * weight[:, None]).T @ X[:255] + 0.5 ** (255 / half_life) * np.eye(3)
     truth = np.linalg.solve(gram, (X[:255] * weight[:, None]).T @ Y[:255])
-    assert river.means[-2:] == pytest.approx(X[255] @ truth)
+    assert river.means()[-2:] == pytest.approx(X[255] @ truth)

@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 
 from edge_agent import frames as framing
+from edge_agent import usual
 from edge_agent.many import watch_many
 from edge_agent.state import (
     AgentConfig,
@@ -86,9 +87,15 @@ def _step(state: State, event: Event) -> tuple[State, list[Effect]]:
 def _take(state: State, event: Readings) -> tuple[State, list[Effect]]:
     effects: list[Effect] = []
     closed: list[framing.Frame] = []
-    framed = state.frames
-    for sample in event.samples:
-        framed, more, counts = framing.add(framed, sample)
+    framed, samples, index = state.frames, event.samples, 0
+    while index < len(samples):
+        framed, more = usual.take(framed, samples, index)
+        closed += more
+        index += len(more)
+        if index == len(samples):
+            break
+        framed, more, counts = framing.add(framed, samples[index])
+        index += 1
         if counts:  # what was counted comes between what was predicted before it and after
             state, published = _watch_all(state, closed)
             effects += [*published, *(Count(reason, number) for reason, number in counts.items())]

@@ -99,7 +99,7 @@ def add(frames: Frames, sample: Sample) -> tuple[Frames, list[Frame], Counts]:
     if frames.anchor_ms is None:
         frames = _anchored(frames, sample)
     frames, tick = _placed(frames, sample)
-    frames = _followed(frames, sample, is_behind=tick < frames.next_tick or tick <= _watermark(frames))
+    frames = _followed(frames, sample, is_behind=tick < frames.next_tick or tick <= watermark(frames, frames.newest_ms))
     if frames.late_run >= LATE_RUN and sample.received_ms - frames.late_since_ms >= LATE_RUN_MS:
         # not a burst of old messages: the clock was set back for good, or a recording began anew; count again from here
         frames, rest = _close(frames, max(frames.pending, default=frames.next_tick))
@@ -147,19 +147,25 @@ def _placed(frames: Frames, sample: Sample) -> tuple[Frames, int]:
     """The tick of a sample, by the phase of the first of its inputs that keeps one, and the state with that followed."""
     phases = (frames.phase_ms[p] for p in sample.positions if frames.silent[p] < SILENT_AFTER)
     phase = next((float(known) for known in phases if not math.isnan(known)), None)
-    tick = _tick(frames, sample.at_ms - (phase or 0.0))
-    offset = float(sample.at_ms - (frames.anchor_ms or 0) - tick * frames.interval_ms)
-    phase = offset if phase is None else phase + PHASE_SHARE * (offset - phase)
-    if abs(phase) > PHASE_WRAP * frames.interval_ms:  # drifted into the next tick: one is left out, or doubled, once
-        phase -= math.copysign(frames.interval_ms, phase)
+    tick, phase = phased(frames, sample.at_ms, phase)
     phase_ms = frames.phase_ms.copy()
     phase_ms[list(sample.positions)] = phase
     return msgspec.structs.replace(frames, phase_ms=phase_ms), tick
 
 
-def _watermark(frames: Frames) -> int:
-    """The last tick that the stream's own time has passed by."""
-    return _tick(frames, frames.newest_ms - frames.interval_ms - frames.lateness_ms)
+def phased(frames: Frames, at_ms: int, phase: float | None) -> tuple[int, float]:
+    """The tick of a time by the phase that its input keeps, None = none yet; and that phase after it."""
+    tick = _tick(frames, at_ms - (phase or 0.0))
+    offset = float(at_ms - (frames.anchor_ms or 0) - tick * frames.interval_ms)
+    phase = offset if phase is None else phase + PHASE_SHARE * (offset - phase)
+    if abs(phase) > PHASE_WRAP * frames.interval_ms:  # drifted into the next tick: one is left out, or doubled, once
+        phase -= math.copysign(frames.interval_ms, phase)
+    return tick, phase
+
+
+def watermark(frames: Frames, newest_ms: int) -> int:
+    """The last tick that the stream's own time, this one, has passed by."""
+    return _tick(frames, newest_ms - frames.interval_ms - frames.lateness_ms)
 
 
 def _followed(frames: Frames, sample: Sample, *, is_behind: bool) -> Frames:
@@ -220,7 +226,7 @@ def _belated(frames: Frames, sample: Sample, tick: int) -> tuple[Sample, Counts]
 
 def _passed_by(frames: Frames) -> int:
     """The last tick that is to be closed now; below next_tick when none."""
-    last = _watermark(frames)
+    last = watermark(frames, frames.newest_ms)
     expected = frames.silent < SILENT_AFTER
     for tick in sorted(frames.pending):
         if tick <= last:
@@ -233,6 +239,11 @@ def _passed_by(frames: Frames) -> int:
     return last
 
 
+def believed(values: Array) -> Array:
+    """Values [...], NaN where they are beyond LARGEST."""
+    return np.where(np.abs(values) <= LARGEST, values, np.nan)
+
+
 def _close(frames: Frames, last: int) -> tuple[Frames, list[Frame]]:
     ticks = sorted(tick for tick in frames.pending if tick <= last)
     if not ticks:
@@ -241,8 +252,7 @@ def _close(frames: Frames, last: int) -> tuple[Frames, list[Frame]]:
     silent, next_tick, arrived = frames.silent, frames.next_tick, dict(frames.closed)
     for tick in ticks:
         slot = frames.pending[tick]
-        values = np.where(np.abs(slot.values) <= LARGEST, slot.values, np.nan)
-        closed.append(Frame(slot.at_ms, tick, values, tick - next_tick))
+        closed.append(Frame(slot.at_ms, tick, believed(slot.values), tick - next_tick))
         silent = np.where(slot.arrived > 0, 0.0, silent + 1)
         arrived[tick] = slot.arrived
         next_tick = tick + 1

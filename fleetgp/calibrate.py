@@ -67,21 +67,27 @@ def _followed(
 ) -> tuple[list[float], tuple[list[float], int, float, float]]:
     """One channel's radius before each |z|, and its state after all; the window kept in order: a bisection, no partition."""
     ordered = sorted(errors[: min(seen, WINDOW)])
-    before = []
+    before, n, ceil = [], len(ordered), math.ceil
     for size in sizes:
         before.append(radius)
         if size != size:  # nothing was observed
             continue
         miscoverage += STEP * (0.1 - (size > radius))
-        miscoverage = 0.001 if miscoverage < 0.001 else min(miscoverage, 0.5)
+        miscoverage = 0.001 if miscoverage < 0.001 else 0.5 if miscoverage > 0.5 else miscoverage
         place = seen % WINDOW
         if seen >= WINDOW:
             del ordered[bisect_left(ordered, errors[place])]
+        else:
+            n += 1
         insort(ordered, size)
         errors[place] = size
         seen += 1
-        n = len(ordered)
-        radius = GAUSSIAN_90 if n < ENOUGH else max(1e-9, ordered[_rank(n, miscoverage) - 1])
+        if n >= ENOUGH:
+            rank = ceil((n + 1) * (1 - miscoverage))  # ``_rank``, which a call would make slower; never below 1 here
+            radius = ordered[rank - 1 if rank <= n else n - 1]
+            radius = radius if radius > 1e-9 else 1e-9
+        else:
+            radius = GAUSSIAN_90
     return before, (errors, seen, miscoverage, radius)
 
 

@@ -6,9 +6,11 @@ F(x) = k(x, Z) L^-T with L L^T = k(Z, Z) + jitter I; what they cannot express ha
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fleetgp import kernels
 from fleetgp.arrays import Array
@@ -37,15 +39,22 @@ def make(kernel: Kernel, columns: tuple[int, ...], Z: Array, lengthscale: Array,
 
 def features(inducing: Inducing, inputs: Array) -> Array:
     """F [n, M] at inputs [n, D_all], all of a frame's inputs; or [M] at those of one frame [D_all]."""
-    picked = inputs.take(inducing.columns, axis=-1)
+    picked = inputs.take(_places(inducing.columns), axis=-1)
     K = kernels.covariance(inducing.kernel, picked, inducing.Z, inducing.lengthscale)
     return np.asarray(K @ inducing.root_inverse.T)
 
 
+@lru_cache(maxsize=64)
+def _places(columns: tuple[int, ...]) -> NDArray[np.intp]:
+    """Columns as an index: to make one of a tuple takes longer than to use it."""
+    return np.array(columns, dtype=np.intp)
+
+
 def residual(F: Array, variance: float = 1.0) -> Array:
     """r(x) [...] of features F [..., M] of a layer of this variance: all of it far from all inducing inputs."""
-    square = F @ F if F.ndim == 1 else np.einsum("...m,...m->...", F, F)
-    return np.asarray(np.maximum(variance - square, 0.0))
+    if F.ndim == 1:
+        return np.asarray(max(variance - float(F @ F), 0.0))
+    return np.asarray(np.maximum(variance - np.einsum("...m,...m->...", F, F), 0.0))
 
 
 def transfer(old: Inducing, new: Inducing) -> Array:

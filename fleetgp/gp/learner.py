@@ -228,14 +228,15 @@ def learn(learner: Learner, forecast: Forecast, observed: Array, rule: Forgettin
     A frame teaches less the further out in the tail the last solution finds it, and the older the lag that it was foreseen
     from.
     """
-    if np.all(np.isnan(observed)):
+    if np.isnan(observed).all():
         return learner
     unit = learner.basis.scaling.scale[: learner.basis.shape.channels]
     target = (observed - forecast.inputs.last) / unit
     share = shares(learner, forecast.features, forecast.around, target)
-    square = tail.squared((observed - forecast.mean) / unit, forecast.squared)
+    error = observed - forecast.mean
+    square = tail.squared(error / unit, forecast.squared)
     followed = tail.step(learner.tail, target - forecast.means, forecast.variances, square)
-    errors = (observed - forecast.mean) / forecast.scale
+    errors = error / forecast.scale
     row = Row(forecast.inputs.inputs, forecast.features, target * unit, share, errors, square, learner.tail.scales)
     return _taught(learner._replace(tail=followed), forecast, target, row, rule)
 

@@ -76,6 +76,7 @@ class Running(NamedTuple):
 
 
 MOST_PENDING = 16
+EPS = float(np.finfo(float).eps)
 
 
 def running(weights: Weights) -> Running:
@@ -128,13 +129,10 @@ def learn(running: Running, known: Array, reach: Array, error: Array, noise_var:
 
 def rounding(running: Running, features: Array) -> Array:
     """Variance [..., Q] below which that of the features' sum is no more than rounding; features [F], or [n, F] for [..., Q, n]."""
-    length = features @ features if features.ndim == 1 else np.einsum("nf,nf->n", features, features)
-    return np.asarray(
-        features.shape[-1]
-        * np.finfo(float).eps
-        * (running.size if features.ndim == 1 else running.size[..., None])
-        * length
-    )
+    unit = features.shape[-1] * EPS
+    if features.ndim == 1:
+        return np.asarray(unit * running.size * (features @ features))
+    return np.asarray(unit * running.size[..., None] * np.einsum("nf,nf->n", features, features))
 
 
 def _times(A: Array, x: Array) -> Array:

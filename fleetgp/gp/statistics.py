@@ -47,13 +47,23 @@ def summed(features: Array, targets: Array, weights: Array, kept: Array | None =
     y = np.where(is_seen, targets, 0.0)
     left = np.ones(len(features)) if kept is None else kept
     weights = weights * left[:, None]
-    weighted = weights.T[:, :, None] * features  # [Q, n, F]
     return Statistics(
         left @ is_seen,
         np.sum(weights * y * y, axis=0),
         (weights * y).T @ features,
-        symmetric(weighted.mT @ features),
+        symmetric(_gram(features, weights)),
     )
+
+
+def _gram(features: Array, weights: Array) -> Array:
+    """Sum [Q, F, F] of weighted F F^T. Most frames count alike for all channels: of them one matrix does for all."""
+    is_alike = np.all(weights == weights[:, :1], axis=1)
+    alike, other = features[is_alike], features[~is_alike]
+    shared = (weights[is_alike, :1] * alike).T @ alike
+    if not len(other):
+        return np.repeat(shared[None], weights.shape[1], axis=0)
+    weighted = weights[~is_alike].T[:, :, None] * other  # [Q, n, F]
+    return np.asarray(shared + weighted.mT @ other)
 
 
 def merge(a: Statistics, b: Statistics) -> Statistics:

@@ -33,6 +33,9 @@ MOST_SQUARE = 1e100
 MOST_VARIANCE = 1e300
 # log of the normalising constant of the standard Student-t density
 LOG_NORM = np.array([math.lgamma((v + 1) / 2) - math.lgamma(v / 2) - 0.5 * math.log(v * math.pi) for v in DEGREES])
+# DEGREES [G, 1], and how far the scale of each is drawn by an error
+COLUMN = DEGREES[:, None]
+PULL = RATE * (COLUMN + 1.0)
 
 
 class Tail(NamedTuple):
@@ -66,13 +69,14 @@ def mixed(tracks: Array, means: Array, variances: Array) -> tuple[Array, Array]:
     """Mean and variance [..., Q] of the mixture of the two memories; tracks, means, variances [..., T = 2, Q]."""
     lead = np.minimum(tracks[..., 1, :] - tracks[..., 0, :], MOST_LEAD)
     share = 1.0 / (1.0 + np.exp(lead))
-    other, apart = 1.0 - share, means[..., 0, :] - means[..., 1, :]
+    long, short = means[..., 0, :], means[..., 1, :]
+    other, apart = 1.0 - share, long - short
     with np.errstate(over="ignore", invalid="ignore"):
         between = share * other * apart * apart
         second = other * variances[..., 1, :]
     # a memory that is not believed at all has no part, not even where its law is endlessly wide
     within = share * variances[..., 0, :] + np.where(other > 0, second, 0.0)
-    return share * means[..., 0, :] + other * means[..., 1, :], within + between
+    return share * long + other * short, within + between
 
 
 def log_norm(degrees: Array) -> Array:
@@ -110,9 +114,10 @@ def weight(square: Array) -> Array:
 
 def follow(scales: Array, square: Array) -> Array:
     """Scales [G, Q] after errors of this square [Q] over the law's variance; NaN where nothing was observed."""
-    v, square = DEGREES[:, None], np.minimum(square, MOST_SQUARE)
-    new = scales * (1.0 - RATE + RATE * (v + 1.0) * square / (v * scales + square))
-    return np.where(np.isnan(square), scales, np.clip(new, LEAST_SCALE, MOST_SCALE))
+    square = np.minimum(square, MOST_SQUARE)
+    new = scales * (1.0 - RATE + PULL * square / (COLUMN * scales + square))
+    # half the time of ``clip``
+    return np.where(np.isnan(square), scales, np.minimum(np.maximum(new, LEAST_SCALE), MOST_SCALE))
 
 
 def followed(scales: Array, squares: Array) -> tuple[Array, Array]:

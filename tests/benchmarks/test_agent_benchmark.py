@@ -85,6 +85,20 @@ def test_what_was_not_measured_is_not_judged(samples: list[Sample]) -> None:
     }
 
 
+def test_a_quick_look_judges_no_speed(samples: list[Sample]) -> None:
+    """The ratios are told as rows alone."""
+    seconds = {agent_timing.RIVER_LAW: 1.0, agent_timing.SINGLE: 0.5, agent_timing.BATCH: 0.1}
+    timed = agent_timing.Timing(seconds, {}, 6, 57, 1)
+    quick, whole = Report("agent", agent.BARS), Report("agent", agent.BARS)
+    agent.tell_timing(quick, timed, is_judged=False)
+    agent.tell_timing(whole, timed)
+    assert whole.figures["agent.speedup_river"] == 2.0
+    assert "agent.speedup_river" not in quick.figures
+    assert quick.figures["agent.speedup_batch_engine"] == 5.0  # it has no bar
+    assert quick.rows == whole.rows
+    assert 2.0 in [row["value"] for row in quick.rows]
+
+
 def test_the_stream_asks_for_57_features_of_each_of_6_channels() -> None:
     assert agent_stream.schema().precision_size == 6 * 57 * 58 // 2
 
@@ -161,3 +175,19 @@ def test_engine_and_river_agree_on_what_comes() -> None:
     assert timed.features == 57 + 12
     assert timed.rmse[agent_timing.BATCH] == pytest.approx(timed.rmse[agent_timing.SINGLE], rel=1e-6)
     assert timed.rmse[agent_timing.SINGLE] == pytest.approx(timed.rmse[agent_timing.RIVER_LAW], rel=0.05)
+    # the agent learnt its first block before the clock ran, as the engine did
+    assert timed.rmse[agent_timing.AGENT_BATCH] == pytest.approx(timed.rmse[agent_timing.AGENT_SINGLE], rel=1e-6)
+    assert timed.rmse[agent_timing.AGENT_SINGLE] == pytest.approx(timed.rmse[agent_timing.SINGLE], rel=0.02)
+    assert timed.alarmed == 0
+
+
+def test_river_forgets_by_the_half_life_of_the_long_memory() -> None:
+    """Against weighted least squares with a prior that fades likewise."""
+    rng = np.random.default_rng(0)
+    X, Y, half_life = rng.normal(size=(256, 3)), rng.normal(size=(256, 2)), 40.0
+    river = agent_timing._River(X, Y, has_law=False, half_life=half_life)
+    river.run(0)
+    weight = 0.5 ** (np.arange(254, -1, -1) / half_life)
+    gram = (X[:255] * weight[:, None]).T @ X[:255] + 0.5 ** (255 / half_life) * np.eye(3)
+    truth = np.linalg.solve(gram, (X[:255] * weight[:, None]).T @ Y[:255])
+    assert river.means()[-2:] == pytest.approx(X[255] @ truth)

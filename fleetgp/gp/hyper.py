@@ -2,7 +2,7 @@
 
 One scalar for all features is wrong (models.md section 4, "Deviation scale"): a scale for each channel and block of
 features. Agents tell the mean square of their own deviation, its uncertainty and that of the shared weights included; the
-coordinator averages. A few agents worth of the first guess keep small fleets steady.
+coordinator averages. The first guess, worth a quarter of an agent, keeps small fleets steady.
 """
 
 from __future__ import annotations

@@ -33,6 +33,7 @@ from synthetic_agents import (
 )
 
 from coordinator import fleet, rounds
+from coordinator.intake import INDEFINITE
 from coordinator.state import BootstrapArrived, Count, Event, State, SummaryArrived
 from fleetgp import features, placement
 from fleetgp.gp import hyper
@@ -97,7 +98,7 @@ UNSOUND_SUMMARIES: list[tuple[str, dict[str, Any], str]] = [
     ("the same, of no single entry", {"precision": precision(7.9 / PHI.max() * np.ones((F, F)))}, "range"),
     ("negative precision", {"precision": precision(-np.eye(F))}, "indefinite"),
     ("indefinite, with ones on the diagonal", {"precision": precision(SPIKE)}, "indefinite"),
-    ("a little less than nothing", {"precision": precision(-1e-6 * np.eye(F))}, "indefinite"),
+    ("a little less than nothing", {"precision": precision(-2 * INDEFINITE * np.eye(F))}, "indefinite"),
     ("deviations of too few blocks", {"deviation_square": raw(Q, B - 1)}, "shape"),
     ("negative deviation", {"deviation_square": raw(Q, B, value=-1e-9)}, "negative"),
     ("NaN deviation", {"deviation_square": raw(Q, B, value=np.nan)}, "finite"),

@@ -63,6 +63,10 @@ def test_a_spec_that_lacks_keys_is_completed_and_one_that_lacks_none_is_left_alo
     described, choice = completed(files, spec)
     assert (described.schema.interval_s, described.schema.phases) == (2.0, ())
     assert [reason.split()[0] for reason in choice.reasons] == ["lags"]
+    spec.write_text(SPEC.replace('columns = ["time"]', 'zone = "Asia/Tokyo"'))  # all but where the time stands
+    described, choice = completed(files, spec)
+    assert (described.time.columns, described.time.zone) == (("time",), "Asia/Tokyo")
+    assert (described.schema, choice.origin, len(choice.reasons)) == (load(spec).schema, "owner", 1)
     spec.write_text('[time]\ncolumns = ["time"]\nzone = "Asia/Tokyo"\n')
     described, choice = completed(files, spec)
     assert described.time.zone == "Asia/Tokyo"

@@ -71,6 +71,9 @@ def slope_per_100k(samples: list[Sample], after: int = SHARE_FROM) -> float | No
     x = np.array([one.frames for one in late]) / 100_000
     y = np.array([one.rss_mb for one in late])
     first, second = np.triu_indices(len(x), 1)
+    # the last look of a run may fall on the same frame as the one before it: between these two there is no slope
+    is_apart = x[second] > x[first]
+    first, second = first[is_apart], second[is_apart]
     return float(np.median((y[second] - y[first]) / (x[second] - x[first])))
 
 

@@ -40,6 +40,14 @@ def test_the_slope_is_of_the_samples_after_the_first_frames(samples: list[Sample
     assert truth == pytest.approx(0.3, abs=0.05)
 
 
+def test_two_looks_at_the_same_frame_leave_the_slope_a_number(samples: list[Sample]) -> None:
+    """As where the last frames are told twice; no pair of them has a slope."""
+    twice = [*samples, Sample(samples[-1].frames, samples[-1].rss_mb + 1.0)]
+    late = [one for one in twice if one.frames >= 10_000]
+    truth = stats.theilslopes([one.rss_mb for one in late], [one.frames for one in late]).slope * 100_000
+    assert agent_process.slope_per_100k(twice) == pytest.approx(truth, rel=1e-9)
+
+
 def test_no_slope_where_a_run_was_too_short(samples: list[Sample]) -> None:
     assert agent_process.slope_per_100k(samples[:42]) is None
     assert agent_process.slope_per_100k([]) is None

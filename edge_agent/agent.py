@@ -137,25 +137,30 @@ def _adopt(state: State, event: ModelArrived) -> tuple[State, list[Effect]]:
     shadow = state.shadow
     if shadow is not None:
         shadow = msgspec.structs.replace(shadow, learner=_informed(shadow.learner, published.basis, known)[0])
-    Q, centre = len(schema.channels), published.basis.scaling.centre
-    centres = np.zeros((0, 0)) if published.centres is None else published.centres
     state = msgspec.structs.replace(
-        state,
+        _stood_in(state, published.basis.scaling.centre),
         learner=learner,
         shadow=shadow,
-        # useful from the first reading: the fleet's centre stands in for readings that were never made
-        lags=np.where(np.isfinite(state.lags), state.lags, centre[:Q]),
-        age=np.where(np.isfinite(state.lags[0]), state.age, learning.MAX_AGE),
-        covariates=np.where(np.isfinite(state.covariates), state.covariates, centre[Q:]),
-        covariate_age=np.where(np.isfinite(state.covariates), state.covariate_age, learning.MAX_AGE),
         origin=model.origin,
         basis=model.basis,
         round=model.round,
         sent=sent,
         named=_named(state, model),
-        centres=centres,
+        centres=np.zeros((0, 0)) if published.centres is None else published.centres,
     )
     return state, effects
+
+
+def _stood_in(state: State, centre: Array) -> State:
+    """Useful from the first reading: the fleet's centre [Q + C] stands in for readings that were never made."""
+    Q = len(state.age)
+    return msgspec.structs.replace(
+        state,
+        lags=np.where(np.isfinite(state.lags), state.lags, centre[:Q]),
+        age=np.where(np.isfinite(state.lags[0]), state.age, learning.MAX_AGE),
+        covariates=np.where(np.isfinite(state.covariates), state.covariates, centre[Q:]),
+        covariate_age=np.where(np.isfinite(state.covariates), state.covariate_age, learning.MAX_AGE),
+    )
 
 
 def _named(state: State, model: FleetModel) -> int:

@@ -7,6 +7,7 @@ of frames is foreseen and learnt as matrices, as if none of them were out of the
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import msgspec
@@ -158,32 +159,26 @@ def _channels(
     count, made = len(radius), []
     mean, reach = forecast.mean[:count], radius * forecast.sd[:count]
     for q, channel in enumerate(state.config.schema.channels):
-        laws = (_backward(channel, law[:, q]).tolist() for law in (mean, mean - reach, mean + reach))
-        z = judged.z[:count, q]
-        is_read = np.isfinite(z).tolist()
-        made.append(
-            [
-                ChannelPrediction(
-                    mean=m,
-                    low=low,
-                    high=high,
-                    observed=value if read else None,
-                    z=error if read else None,
-                    scale=scale,
-                    degrees=degrees,
-                )
-                for m, low, high, value, error, read, scale, degrees in zip(
-                    *laws,
-                    table.raw[:count, q].tolist(),
-                    z.tolist(),
-                    is_read,
-                    forecast.scale[:count, q].tolist(),
-                    forecast.degrees[:count, q].tolist(),
-                    strict=True,
-                )
-            ]
-        )
+        laws = (_backward(channel, law[:, q]) for law in (mean, mean - reach, mean + reach))
+        read = (table.raw[:count, q], judged.z[:count, q])
+        columns = (*laws, *read, forecast.scale[:count, q], forecast.degrees[:count, q])
+        made.append([_channel(*row) for row in zip(*(column.tolist() for column in columns), strict=True)])
     return list(zip(*made, strict=True))
+
+
+def _channel(*law: float) -> ChannelPrediction:
+    """Of one channel: mean, low, high, observed, z (NaN where nothing was read), scale, degrees."""
+    mean, low, high, observed, z, scale, degrees = law
+    is_read = math.isfinite(z)
+    return ChannelPrediction(
+        mean=mean,
+        low=low,
+        high=high,
+        observed=observed if is_read else None,
+        z=z if is_read else None,
+        scale=scale,
+        degrees=degrees,
+    )
 
 
 def _publications(

@@ -74,8 +74,7 @@ def watch(state: State, frame: Frame) -> tuple[State, list[Effect]]:
     # the step to a channel's first reading is from a place nobody saw: it is neither odd nor worth learning
     is_first = state.moments.n[:Q] == 0
     state, seen, events = _judge(state, frame, np.where(is_first, np.nan, z))
-    is_alarmed = state.event is not None
-    prediction = msgspec.structs.replace(prediction, is_alarmed=is_alarmed, score=seen.score)
+    prediction = msgspec.structs.replace(prediction, is_alarmed=state.event is not None, score=seen.score)
     is_observed = bool(np.any(np.isfinite(z)))
     if is_observed:
         effects.append(Publish("predictions", prediction))

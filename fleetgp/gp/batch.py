@@ -84,7 +84,7 @@ def _until_due(learner: Learner, rule: Forgetting) -> int:
 
 def _until_solved(learner: Learner, inputs: Inputs, observed: Array) -> tuple[Learner, Forecast]:
     """Frames between two solutions."""
-    unit = learner.basis.scaling.scale[: learner.basis.shape.channels]
+    unit = learner.unit
     X = features.features(learner.basis, inputs.inputs, learner.line)
     around = learning.surroundings(learner, inputs, X)
     target = (observed - inputs.last) / unit
@@ -102,16 +102,10 @@ def _until_solved(learner: Learner, inputs: Inputs, observed: Array) -> tuple[Le
     where, scale = inputs.last + unit * mean, unit * scale
     forecast = Forecast(inputs, X, around, means, variances, squared, where, scale, degrees, matrix)
     errors_in_scales = (observed - where) / scale
-    is_taught = ~np.all(np.isnan(target), axis=1)
-    rows = tuple(
-        Row(*row)
-        for row, taught in zip(
-            zip(inputs.inputs, X, target * unit, share, errors_in_scales, square, scales, strict=True),
-            is_taught,
-            strict=True,
-        )
-        if taught
-    )
+    columns = (inputs.inputs, X, target * unit, share, errors_in_scales, square, scales)
+    # a frame with nothing in it is none
+    taught = ~np.all(np.isnan(target), axis=1)
+    rows = tuple(Row(*row) for row, is_taught in zip(zip(*columns, strict=True), taught, strict=True) if is_taught)
     after = learner._replace(
         base=base, tail=tail_after, fresh=(*learner.fresh, *rows), frames=learner.frames + len(rows)
     )

@@ -92,6 +92,11 @@ class Learner(NamedTuple):
         """Weights [T, ...] after all that was learnt."""
         return posterior.whole(self.base)
 
+    @property
+    def unit(self) -> Array:
+        """Scale [Q] of the channels, in which steps are learnt."""
+        return self.basis.scaling.scale[: self.basis.shape.channels]
+
 
 class Inputs(NamedTuple):
     """What is known before a frame: inputs [D] as ``features`` lays them out, age [Q] ticks that channels were held over.
@@ -202,7 +207,7 @@ def foresee(learner: Learner, inputs: Inputs) -> Forecast:
     means, known, reach = posterior.spread(learner.base, x)
     variances = track_variances(learner, known, around)
     mean, squared = tail.mixed(learner.tail.tracks, means, variances)
-    unit = learner.basis.scaling.scale[: learner.basis.shape.channels]
+    unit = learner.unit
     scale = unit * np.sqrt(np.maximum(squared * tail.scale(learner.tail), around.floor_var))
     degrees, matrix = learner.tail.degrees, learner.correlation.matrix
     where, spread = inputs.last + unit * mean, Spread(known, reach)
@@ -211,7 +216,7 @@ def foresee(learner: Learner, inputs: Inputs) -> Forecast:
 
 def surroundings(learner: Learner, inputs: Inputs, x: Array) -> Around:
     """What widens the law of frames with features x [..., F + F_local]."""
-    unit = learner.basis.scaling.scale[: learner.basis.shape.channels]
+    unit = learner.unit
     growth = 1.0 + np.minimum(inputs.age, MAX_AGE)
     return Around(growth, _extra(learner, x), (inputs.floor / unit) ** 2)
 
@@ -230,7 +235,7 @@ def learn(learner: Learner, forecast: Forecast, observed: Array, rule: Forgettin
     """
     if np.isnan(observed).all():
         return learner
-    unit = learner.basis.scaling.scale[: learner.basis.shape.channels]
+    unit = learner.unit
     target = (observed - forecast.inputs.last) / unit
     share = shares(learner, forecast.features, forecast.around, target)
     error = observed - forecast.mean
@@ -246,7 +251,7 @@ def settle(learner: Learner, forecast: Forecast, level: Array, rule: Forgetting)
 
     It says nothing of the law's tail and of how channels err together.
     """
-    unit = learner.basis.scaling.scale[: learner.basis.shape.channels]
+    unit = learner.unit
     target = (level - forecast.inputs.last) / unit
     share, nothing = np.where(np.isnan(target), 0.0, 1.0), np.full_like(target, np.nan)
     row = Row(forecast.inputs.inputs, forecast.features, target * unit, share, nothing, nothing, learner.tail.scales)
@@ -312,7 +317,7 @@ def total(learner: Learner) -> Statistics:
     """Statistics [T, ...] of all that was learnt, the fresh frames included."""
     if not learner.fresh:
         return learner.past
-    unit = learner.basis.scaling.scale[: learner.basis.shape.channels]
+    unit = learner.unit
     _, x, targets, weights = rings.stacked(learner.fresh)
     return statistics.merge(learner.past, statistics.summed(x, targets / unit, weights))
 
@@ -351,7 +356,7 @@ def folded(learner: Learner) -> Learner:
     recent = features.residual(learner.basis, x).mean(axis=0)
     spare = np.where(np.isfinite(learner.spare), learner.spare, recent)
     spare = spare + np.minimum(len(x) / rings.SIZE, 1.0) * (recent - spare)
-    unit = learner.basis.scaling.scale[: learner.basis.shape.channels]
+    unit = learner.unit
     past = statistics.merge(learner.past, statistics.summed(x, targets / unit, weights))
     return learner._replace(past=past, ring=ring, spare=spare, fresh=())
 
@@ -373,7 +378,7 @@ def _local_var(learner: Learner) -> Array:
         return learner.local_var
     mean, cov = learner.weights
     square = mean[LONG, :, F:] ** 2 + np.diagonal(cov[LONG], axis1=1, axis2=2)[:, F:]
-    return np.asarray((size * hyper.LOCAL + square.sum(axis=1)) / (2 * size))
+    return np.asarray(np.minimum((size * hyper.LOCAL + square.sum(axis=1)) / (2 * size), hyper.CEILING))
 
 
 def _extra(learner: Learner, x: Array) -> Array:

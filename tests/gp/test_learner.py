@@ -10,12 +10,12 @@ from dense_fleet import Priors, Stream, condition
 from drive_learner import NEVER, autoregressive, drive, one
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_learner import lone_learner, random_inputs, random_learner, random_readings
+from random_learner import lone_learner, random_basis, random_inputs, random_learner, random_readings
 
 from fleetgp import features, scaling
 from fleetgp.arrays import Array
 from fleetgp.features import PRIOR_SD, Shape
-from fleetgp.gp import aggregate, learner, message, moves, posterior
+from fleetgp.gp import aggregate, hyper, learner, message, moves, posterior
 from fleetgp.gp.learner import LONG, Forgetting, Inputs, Knowledge, Learner
 from fleetgp.gp.posterior import Weights
 from fleetgp.gp.statistics import Statistics
@@ -301,6 +301,28 @@ def test_far_from_all_inducing_inputs_the_law_is_the_prior_of_the_inducing_part(
     # among its frames it adds next to nothing
     near = learner.foresee(state, one(inputs, 0))
     assert near.around.extra[0] < 0.2 * expected
+
+
+@pytest.mark.parametrize("size", [1.0, 30.0])
+def test_the_local_layers_scale_is_the_dense_em_step_1e_8_and_stops_at_the_ceiling(size: float) -> None:
+    """Streams made by weights of this size. As many weights of the first guess count beside the layer's own."""
+    rng = np.random.default_rng(14)
+    shape = Shape(1, 1, 0)
+    state = learner.alone(random_basis(rng, shape, 0, 3))
+    inputs = random_inputs(rng, shape, 200)
+    step = size * features.features(state.basis, inputs.inputs)[:, -3:] @ np.array([1.0, -1.0, 1.0])
+    observed = inputs.last + state.unit * (step[:, None] + 0.01 * rng.standard_normal((200, 1)))
+    state = teach(state, inputs, observed, Forgetting(NEVER, NEVER))
+    told = learner.inform(state, state.knowledge)
+    # ``inform`` solves twice: under the noise of the first solution, by the scales of before
+    mean, cov = condition([as_stream(learner.folded(learner.solve(state)), 200)], priors_of(state), 0).weights(0)
+    square = mean[-3:] ** 2 + np.diagonal(cov)[-3:]
+    expected = (3 * hyper.LOCAL + np.sum(square)) / 6
+    assert told.local_var[0] == pytest.approx(expected, rel=1e-8)
+    for _ in range(30):
+        told = learner.inform(told, state.knowledge)
+    # the mean of the weights' squares and of the first guess, up to the ceiling
+    assert told.local_var[0] == pytest.approx(min((hyper.LOCAL + size**2) / 2, hyper.CEILING), rel=0.1)
 
 
 def test_what_an_agent_tells_of_its_noise_does_not_depend_on_what_it_was_told() -> None:

@@ -92,7 +92,7 @@ def phases(at_ms: Array, schema: Schema) -> Array:
 
 
 def scale(basis_shape: Shape, scaling: Scaling) -> Scaling:
-    """Centre and scale of every input of a frame [D]: phases and indicators as they are, but for a phase's own spread."""
+    """Centre and scale of every input of a frame [D]; phases and indicators stay as they are."""
     Q, L, C, P = basis_shape
     held = Q + C
     centre = np.concatenate((np.tile(scaling.centre[:Q], L), scaling.centre[Q:], np.zeros(P + held)))

@@ -230,8 +230,8 @@ def track_variances(learner: Learner, known: Array, around: Around) -> Array:
 def learn(learner: Learner, forecast: Forecast, observed: Array, rule: Forgetting) -> Learner:
     """After one frame: observed [Q] in transformed units, NaN = missing or not to be learnt; nothing of it leaves all as it was.
 
-    A frame teaches less the further out in the tail the last solution finds it, and the older the lag that it was foreseen
-    from.
+    A frame teaches whole up to six standard deviations of the last solution's law, less by the square beyond them, and
+    less the older the lag that it was foreseen from.
     """
     if np.isnan(observed).all():
         return learner

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from edge_agent.frames import Frame
-from edge_agent.state import State
+from edge_agent.state import LONG_SILENCE, State
 from edge_agent.watch import REACH, REACH_FRAMES, rounding
 from fleetgp import features
 from fleetgp.arrays import Array, Mask
@@ -79,7 +79,7 @@ def before(state: State, values: Array) -> Before:
     silent = np.minimum(np.where(index >= 0, step - index, start_age + step + 1.0), MAX_AGE)
     age = np.concatenate((start_age[None], silent))
     moments = _moments(state.moments, values, is_read)
-    is_new = (age[:-1, :Q] >= MAX_AGE) | (moments.n[:-1, :Q] == 0)
+    is_new = (age[:-1, :Q] >= LONG_SILENCE) | (moments.n[:-1, :Q] == 0)
     return Before(
         values,
         newest,

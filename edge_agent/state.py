@@ -18,6 +18,9 @@ from fleetgp.scaling import Moments
 from fleetgp.schema import Schema
 from fleetgp.wire.messages import Message
 
+# after so many ticks of silence a channel's lags from before it are forgotten
+LONG_SILENCE = 24.0
+
 
 class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What the owner chose. is_live: frames are also closed by the wall clock, not by the stream's own time alone.

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from edge_agent.frames import Frame
-from edge_agent.state import Count, Effect, OpenEvent, Publish, Shadow, State
+from edge_agent.state import LONG_SILENCE, Count, Effect, OpenEvent, Publish, Shadow, State
 from fleetgp import alarm as alarms
 from fleetgp import calibrate, features, scaling
 from fleetgp.arrays import Array, Mask
@@ -222,7 +222,7 @@ def _remember(state: State, values: Array) -> State:
     newest = np.where(present[:Q], values[:Q], state.lags[0])
     lags = np.concatenate((newest[None], state.lags[:-1]))
     # a channel's first reading, or the first after a long silence, stands for the lags before it, which nobody knows
-    is_back = present[:Q] & (state.age >= learning.MAX_AGE)
+    is_back = present[:Q] & (state.age >= LONG_SILENCE)
     lags = np.where(np.isfinite(lags) & ~is_back, lags, newest)
     age = np.where(present[:Q], 0.0, np.minimum(state.age + 1, learning.MAX_AGE))
     covariates = np.where(present[Q:], values[Q:], state.covariates)

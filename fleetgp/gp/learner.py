@@ -26,18 +26,18 @@ from fleetgp.gp.tail import Tail
 from fleetgp.scaling import Moments, scaling
 
 LONG, TRACKS = 0, 2
-MAX_AGE = 24.0
+MAX_AGE = 10_000.0  # ticks that a channel's silence is counted up to
+STRANGE = 2.0  # variance, in squared scales, of a step from a reading so old that it tells nothing
 OWN_NOISE = 1.0
 OWN_NOISE_FRAMES = 1.0
-# a lone learner takes the mean square step for its noise until it has seen this many frames more, for few frames with
-# heavy tails fit too well; and the spread of a channel for its step until it has seen a fraction of one
+# a lone learner takes the mean square step for its noise until it has seen this many frames more, for few frames fit too
+# well; and the spread of a channel for its step until it has seen a fraction of one
 FIRST_NOISE_FRAMES = 15.0
 FIRST_STEP_FRAMES = 1.0 / FIRST_NOISE_FRAMES
 FLEET_NOISE_FRAMES = 20.0
 # a noise below 1e-4 of a channel's scale: sums over frames divided by less would drown the weights' prior in rounding
 LEAST_NOISE = 1e-8
-# of a frame that teaches nothing: so small that it is nothing, large enough to divide by
-LEAST_SHARE = 1e-70
+LEAST_SHARE = 1e-70  # of a frame that teaches nothing: so small that it is nothing, large enough to divide by
 
 
 class Forgetting(NamedTuple):
@@ -217,7 +217,8 @@ def foresee(learner: Learner, inputs: Inputs) -> Forecast:
 def surroundings(learner: Learner, inputs: Inputs, x: Array) -> Around:
     """What widens the law of frames with features x [..., F + F_local]."""
     unit = learner.unit
-    growth = 1.0 + np.minimum(inputs.age, MAX_AGE)
+    # an old reading errs by as many steps of noise as it is old, up to what the channel varies by at all
+    growth = 1.0 + np.minimum(inputs.age, STRANGE / learner.noise_var[LONG])
     return Around(growth, _extra(learner, x), (inputs.floor / unit) ** 2)
 
 

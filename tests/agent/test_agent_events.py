@@ -248,3 +248,17 @@ def test_one_channel_that_jumps_does_not_drag_the_others_with_it() -> None:
     usual = np.mean([law.high - law.low for law in laws[50:99]])
     assert all(law.high - law.low < 3 * usual for law in laws[100:105])
     assert all(abs(law.mean - 21.0) < 3.0 for law in laws[100:105])
+
+
+@pytest.mark.parametrize("pause", [30, 300, 3000])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_walk_that_went_on_through_a_pause_is_no_anomaly(pause: int, seed: int) -> None:
+    """A plant that stops overnight: its slow quantities are elsewhere in the morning, and that is ordinary."""
+    rng = np.random.default_rng(seed)
+    walk = 20.0 + np.cumsum(rng.standard_normal((4000 + pause, 2)) * (0.02, 0.05), axis=0)
+    rows = [row.copy() for row in walk]
+    for row in rows[2000 : 2000 + pause]:
+        row[:] = math.nan
+    _, effects = feed(fresh(), rows)
+    opened = [event for event in events(effects) if event.state == "opened"]
+    assert not [event for event in opened if at(2000) <= event.start_ms <= at(2000 + pause + 5)]

@@ -108,7 +108,7 @@ def test_a_channel_that_stays_away_leaves_the_other_as_it_was(lag: int) -> None:
         for e in (whole, effects)
     ]
     assert error[1] < 1.1 * error[0]
-    assert state.age[1] == learning.MAX_AGE
+    assert state.age[1] == 400
 
 
 def daily(agent_id: str = "pump", **changes: object) -> Schema:

@@ -125,7 +125,8 @@ def test_frames_with_nothing_in_them_teach_nothing_and_widen_the_band() -> None:
     assert np.all(after.moments.n == state.moments.n)
     row = [20.0, 5.0]
     sure, unsure = only(state, row, 100).channels["a"], only(after, row, 112).channels["a"]
-    assert unsure.high - unsure.low > 2 * (sure.high - sure.low)
+    # as wide as what the channel varies by at all, which is 1.7 times what is left of it a tick later
+    assert unsure.high - unsure.low > 1.5 * (sure.high - sure.low)
 
 
 def test_missing_ticks_are_the_same_as_empty_frames() -> None:

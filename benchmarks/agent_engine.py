@@ -21,7 +21,6 @@ from fleetgp.schema import Schema
 RULE = Forgetting()
 LOCAL = 12  # inducing inputs of the private layer, as an agent's settings have it
 LOCAL_FRAMES = 256
-PLACE_STEPS = 10
 
 
 class Frame(NamedTuple):
@@ -59,10 +58,7 @@ def begin(schema: Schema, values: Array) -> Learner:
     frames, shape, unit = prepare(schema, values), mapping.shape(schema), scaling.scaling(moments)
     own, columns = placement.unit(shape, unit), list(placement.columns(shape))
     X = (np.array([frame.inputs.inputs for frame in frames])[:, columns] - own.centre) / own.scale
-    centres = placement.start(schema.inducing, len(columns))
-    for _ in range(PLACE_STEPS):
-        centres = placement.step(centres, placement.assign(centres.place, X))
-    shared = placement.place(schema.kernel, shape, unit, centres.place)
+    shared = placement.place(schema.kernel, shape, unit, placement.fitted(schema.inducing, X).place)
     learner, _ = single(learning.alone(Basis(shape, unit, shared)), frames[:LOCAL_FRAMES])
     return moves.place_local(learner, LOCAL, schema.kernel)
 

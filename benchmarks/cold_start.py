@@ -32,7 +32,6 @@ from benchmarks.report import Bar, Report, finish, parser
 from edge_agent import agent
 from edge_agent.frames import Sample
 from edge_agent.state import AgentConfig, ModelArrived, Publish, Readings
-from edge_agent.watch import forward
 from fleetgp import features
 from fleetgp.arrays import Array
 from fleetgp.gp import aggregate, hyper
@@ -43,6 +42,7 @@ from fleetgp.wire.convert import to_tensor, to_triangles
 from fleetgp.wire.messages import FleetModel, Prediction
 from simulator.accuracy import Accuracy
 from simulator.fleet import Plan, run
+from simulator.terms import learnt
 
 SPEC = Path(__file__).parent.parent / "examples" / "beijing.toml"
 ZONE = timedelta(hours=8)
@@ -94,15 +94,16 @@ def join(setting: Setting, station: str) -> dict[str, dict[str, Any]]:
         joins={station: join_ms},
     )
     others = [name for name in setting.files if name != station]
-    deviation = _deviation([r for name in others for r in records(name) if r.at_ms < join_ms], described)
+    rows_of = {name: list(records(name)) for name in setting.files}
+    deviation = _deviation([r for name in others for r in rows_of[name] if r.at_ms < join_ms], described)
     taken: dict[str, list[Prediction]] = {"fleet": []}
     outcome = run(
-        {name: records(name) for name in setting.files},
+        {name: iter(rows) for name, rows in rows_of.items()},
         plan,
         lambda prediction: taken["fleet"].append(prediction) if prediction.agent == station else None,
     )
     model = codec.decode(outcome.joined_with[station], FleetModel)
-    joiner = [r for r in records(station) if r.at_ms >= join_ms]
+    joiner = [r for r in rows_of[station] if r.at_ms >= join_ms]
     for way, start in STARTS.items():
         taken[way] = drive(plan.agent, start(model), joiner, is_adapting=way != "global")
     return {way: _report(described, deviation, station, join_ms, some) for way, some in taken.items()}
@@ -169,8 +170,8 @@ def _deviation(records: list[csv.Record], described: spec.RecordingSpec) -> Arra
     """Standard deviation [Q] of transformed readings."""
     channels = described.schema.channels
     values = np.array([record.values[: len(channels)] for record in records])
-    learnt = [[forward(c.transform, v) for v in column] for c, column in zip(channels, values.T, strict=True)]
-    return np.asarray(np.nanstd(np.array(learnt), axis=1))
+    is_log = np.array([channel.transform == "log1p" for channel in channels])
+    return np.asarray(np.nanstd(learnt(values, is_log), axis=0))
 
 
 def _report(

@@ -21,7 +21,7 @@ from edge_agent.state import (
     State,
     Tick,
 )
-from edge_agent.watch import watch
+from edge_agent.watch import watch_each
 from fleetgp import alarm, calibrate, placement, scaling
 from fleetgp.arrays import Array
 from fleetgp.errors import BasisRefused, NumericalError, PeerError
@@ -108,14 +108,7 @@ def _take(state: State, event: Readings) -> tuple[State, list[Effect]]:
 def _watch_all(state: State, closed: list[framing.Frame]) -> tuple[State, list[Effect]]:
     if not state.config.is_live and len(closed) >= BATCH_FRAMES:
         return watch_many(state, closed)
-    effects: list[Effect] = []
-    for frame in closed:
-        try:
-            state, more = watch(state, frame)
-        except NumericalError as err:
-            more = [Count("numerical", 1, str(err))]
-        effects += more
-    return state, effects
+    return watch_each(state, closed)
 
 
 def _adopt(state: State, event: ModelArrived) -> tuple[State, list[Effect]]:
@@ -228,10 +221,11 @@ def _answer(state: State, event: RoundOpened) -> tuple[State, list[Effect]]:
     sent = state.sent
     if state.basis and state.learner is not None and state.learner.frames:
         sequence += 1
-        term, square = learning.summary(state.learner)
+        folded = learning.folded(state.learner)  # once, for all that is told of it
+        term, square = learning.summary(folded)
         sent = _remembered(sent, state.named, Sent(sequence, term))
         # not by way of the disk: should it be lost, the next round asks again
-        effects.append(Publish("summary", _summary(state, event, sent[-1], square), key="summary"))
+        effects.append(Publish("summary", _summary(state, event, folded, sent[-1], square), key="summary"))
     return msgspec.structs.replace(state, sequence=sequence, bootstrapped=bootstrapped, sent=sent), effects
 
 
@@ -254,9 +248,9 @@ def _bootstrap(state: State, event: RoundOpened, sequence: int) -> Bootstrap:
     )
 
 
-def _summary(state: State, event: RoundOpened, sent: Sent, square: Array) -> Summary:
-    assert state.learner is not None
-    sums = _nearest(state, state.learner)
+def _summary(state: State, event: RoundOpened, folded: Learner, sent: Sent, square: Array) -> Summary:
+    """folded: the learner with its fresh frames in its statistics."""
+    sums = _nearest(state, folded)
     return Summary(
         at_ms=event.at_ms,
         agent=state.config.agent_id,
@@ -268,8 +262,8 @@ def _summary(state: State, event: RoundOpened, sent: Sent, square: Array) -> Sum
         signature=state.config.schema.signature(),
         precision=to_tensor(to_triangles(sent.term.precision)),
         shift=to_tensor(sent.term.shift),
-        count=to_tensor(learning.total(state.learner).n[learning.LONG]),
-        noise_variance=to_tensor(learning.own_noise(state.learner)),
+        count=to_tensor(folded.past.n[learning.LONG]),
+        noise_variance=to_tensor(learning.own_noise(folded)),
         deviation_square=to_tensor(square),
         cluster_count=None if sums is None else to_tensor(sums.frames),
         cluster_sum=None if sums is None else to_tensor(sums.total),
@@ -281,5 +275,5 @@ def _nearest(state: State, learner: Learner) -> placement.Sums | None:
     if not len(state.centres):
         return None
     shape = learner.basis.shape
-    inputs = learning.recent(learner).inputs[:, list(placement.columns(shape))]
+    inputs = learner.ring.inputs[:, list(placement.columns(shape))]
     return placement.assign(state.centres, scaling.apply(placement.unit(shape, learner.basis.scaling), inputs))

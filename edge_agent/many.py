@@ -16,8 +16,8 @@ import numpy as np
 from edge_agent import history
 from edge_agent.frames import Frame
 from edge_agent.history import Before, Rows
-from edge_agent.state import Count, Effect, Publish, State
-from edge_agent.watch import MAX_SCORE, MOST_SD, is_placing, watch
+from edge_agent.state import Effect, Publish, State
+from edge_agent.watch import MAX_SCORE, MOST_SD, is_placing, watch_each
 from fleetgp import alarm as alarms
 from fleetgp import calibrate
 from fleetgp.alarm import Alarm
@@ -69,12 +69,8 @@ def watch_many(state: State, frames: list[Frame]) -> tuple[State, list[Effect]]:
         state, more, taken, left = _attempt(state, frames[begin:end], history.part(table, begin, end))
         effects += more
         begin += taken
-        for frame in frames[begin : begin + left]:
-            try:
-                state, more = watch(state, frame)
-            except NumericalError as err:
-                more = [Count("numerical", 1, str(err))]
-            effects += more
+        state, more = watch_each(state, frames[begin : begin + left])
+        effects += more
         begin += left
     return state, effects
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -13,7 +14,7 @@ from edge_agent.state import LONG_SILENCE, Count, Effect, OpenEvent, Publish, Sh
 from fleetgp import alarm as alarms
 from fleetgp import calibrate, features, scaling
 from fleetgp.arrays import Array, Mask
-from fleetgp.errors import NotFinite
+from fleetgp.errors import NotFinite, NumericalError
 from fleetgp.gp import density, moves
 from fleetgp.gp import learner as learning
 from fleetgp.gp.ring import SIZE
@@ -52,6 +53,18 @@ def forward(name: Transform, value: float) -> float:
 def backward(name: Transform, value: float) -> float:
     """A learnt value in the reading's own unit; kept finite."""
     return float(np.expm1(min(value, 700.0))) if name == "log1p" else value
+
+
+def watch_each(state: State, frames: Iterable[Frame]) -> tuple[State, list[Effect]]:
+    """State and effects after closed frames, one by one; one that no number comes of is counted and left out."""
+    effects: list[Effect] = []
+    for frame in frames:
+        try:
+            state, more = watch(state, frame)
+        except NumericalError as err:
+            more = [Count("numerical", 1, str(err))]
+        effects += more
+    return state, effects
 
 
 def watch(state: State, frame: Frame) -> tuple[State, list[Effect]]:

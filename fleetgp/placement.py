@@ -22,6 +22,8 @@ from fleetgp.schema import Kernel
 MOST_COLUMNS = 6
 # frames of one agent that a sum is made of at least
 LEAST_FRAMES = 5
+# of k-means where all frames are at hand
+STEPS = 10
 STARTING_WEIGHT = 1.0
 MOST_WEIGHT = 5_000.0
 # frames of one agent that count at most in a round, so that no agent places the centres alone
@@ -114,6 +116,14 @@ def step(centres: Centres, sums: Sums) -> Centres:
     return Centres(place, grown)
 
 
+def fitted(size: int, X: Array, least: int = LEAST_FRAMES) -> Centres:
+    """Centres after STEPS steps on frames that are all at hand; scaled inputs X [n, D]."""
+    centres = start(size, X.shape[1])
+    for _ in range(STEPS):
+        centres = step(centres, assign(centres.place, X, least))
+    return centres
+
+
 def columns(shape: Shape) -> tuple[int, ...]:
     """Which of a frame's inputs the nonlinear part looks at, at most six: the first phase, then covariates, then lag 1.
 
@@ -142,9 +152,13 @@ def gap(inducing: Inducing, where: Array) -> Array:
 
 def place(kernel: Kernel, shape: Shape, scaling: Scaling, centres: Array) -> Inducing:
     """Inducing inputs at these scaled centres [M, D], with lengthscales from the fleet's moments."""
-    own = unit(shape, scaling)
+    return at(kernel, columns(shape), unit(shape, scaling), centres)
+
+
+def at(kernel: Kernel, picked: tuple[int, ...], own: Scaling, centres: Array) -> Inducing:
+    """Inducing inputs at centres [M, D] that are scaled by own [D]; picked [D]: which of a frame's inputs these are."""
     Z = own.centre + own.scale * centres
-    return inducing.make(kernel, columns(shape), Z, own.scale * lengthscale(len(own.centre)))
+    return inducing.make(kernel, picked, Z, own.scale * lengthscale(len(picked)))
 
 
 def lengthscale(columns: int) -> float:

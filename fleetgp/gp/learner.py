@@ -62,6 +62,11 @@ class Knowledge(NamedTuple):
     noise_frames: float
     own_weight: float
 
+    @property
+    def inducing_var(self) -> Array:
+        """Variance [Q] of an agent's weights of shared inducing features, where there are any."""
+        return np.asarray(self.prior_var[:, -1] + self.deviation_var[:, -1])
+
 
 class Learner(NamedTuple):
     """past: statistics [T, ...] up to the last solution; fresh: the frames since; ring: bounded recent frames, never sent.
@@ -307,7 +312,11 @@ def refresh(learner: Learner, rule: Forgetting) -> Learner:
 
 def solve(learner: Learner) -> Learner:
     """The exact posterior from knowledge and statistics, then one EM step for the noise."""
-    known, sums = learner.knowledge, total(learner)
+    return _solved(learner, total(learner))
+
+
+def _solved(learner: Learner, sums: Statistics) -> Learner:
+    known = learner.knowledge
     weights = posterior.posterior(learner.before, sums, learner.noise_var, known.own_weight)
     noise_var = _noise(sums, weights, known.noise_guess, known.noise_frames)
     solved = Weights(weights.mean[LONG], weights.cov[LONG])
@@ -316,17 +325,13 @@ def solve(learner: Learner) -> Learner:
 
 def total(learner: Learner) -> Statistics:
     """Statistics [T, ...] of all that was learnt, the fresh frames included."""
-    if not learner.fresh:
-        return learner.past
-    unit = learner.unit
-    _, x, targets, weights = rings.stacked(learner.fresh)
-    return statistics.merge(learner.past, statistics.summed(x, targets / unit, weights))
+    return folded(learner).past
 
 
 def own_noise(learner: Learner) -> Array:
     """Noise variance [Q] by this agent's own frames alone: what it tells the fleet, so that no guess is counted twice."""
-    Q = learner.basis.shape.channels
-    return np.asarray(_noise(total(learner), learner.weights, np.full(Q, OWN_NOISE), OWN_NOISE_FRAMES)[LONG])
+    guess = np.full_like(learner.unit, OWN_NOISE)
+    return np.asarray(_noise(total(learner), learner.weights, guess, OWN_NOISE_FRAMES)[LONG])
 
 
 def summary(learner: Learner) -> tuple[Term, Array]:
@@ -342,9 +347,9 @@ def summary(learner: Learner) -> tuple[Term, Array]:
 
 def inform(learner: Learner, knowledge: Knowledge) -> Learner:
     """Take the fleet's knowledge, which is on the learner's basis (``moves`` takes it there first)."""
-    before = _before(knowledge, learner.local_var, learner.basis.local_size)
+    before, sums = _before(knowledge, learner.local_var, learner.basis.local_size), total(learner)
     # the fleet's noise first, then the weights under it
-    learner = solve(solve(learner._replace(knowledge=knowledge, before=before)))
+    learner = _solved(_solved(learner._replace(knowledge=knowledge, before=before), sums), sums)
     return learner._replace(local_var=_local_var(learner))
 
 
@@ -357,14 +362,8 @@ def folded(learner: Learner) -> Learner:
     recent = features.residual(learner.basis, x).mean(axis=0)
     spare = np.where(np.isfinite(learner.spare), learner.spare, recent)
     spare = spare + np.minimum(len(x) / rings.SIZE, 1.0) * (recent - spare)
-    unit = learner.unit
-    past = statistics.merge(learner.past, statistics.summed(x, targets / unit, weights))
+    past = statistics.merge(learner.past, statistics.summed(x, targets / learner.unit, weights))
     return learner._replace(past=past, ring=ring, spare=spare, fresh=())
-
-
-def recent(learner: Learner) -> Ring:
-    """The last frames, the fresh ones included."""
-    return rings.append(learner.ring, learner.fresh) if learner.fresh else learner.ring
 
 
 def _before(known: Knowledge, local_var: Array, local_size: int) -> Before:
@@ -388,7 +387,7 @@ def _extra(learner: Learner, x: Array) -> Array:
     over = features.residual(basis, x) - learner.spare  # [..., 2]
     if over.max() <= 0.0:
         return np.zeros((*x.shape[:-1], basis.shape.channels))
-    shared = known.prior_var[:, -1] + known.deviation_var[:, -1] if basis.shared else np.zeros(basis.shape.channels)
+    shared = known.inducing_var if basis.shared else np.zeros(basis.shape.channels)
     over = np.maximum(over, 0.0)
     return np.asarray(over[..., :1] * shared + over[..., 1:] * learner.local_var)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleetgp import features, inducing, placement
+from fleetgp import features, placement
 from fleetgp.arrays import Array
 from fleetgp.errors import BasisRefused
 from fleetgp.features import Basis
@@ -19,7 +19,7 @@ from fleetgp.gp.learner import LONG, TRACKS, Learner
 from fleetgp.gp.posterior import Weights
 from fleetgp.gp.statistics import Statistics
 from fleetgp.linalg import inverse, symmetric
-from fleetgp.scaling import Moments, scaling
+from fleetgp.scaling import Moments, Scaling, scaling
 from fleetgp.schema import Kernel
 
 # share of the noise that a projection may lose of the function before it is refused
@@ -27,16 +27,19 @@ MOST_LOSS = 0.25
 RESCALE_RATIO = 1.25
 RESCALE_OFTEN = 64
 RESCALE_UNTIL = 4096
-LOCAL_STEPS = 10
 # worth of the prior's projection beside the ring's frames, in squared features
 RIDGE = 1e-2
 
 
 def change(old: Basis, new: Basis) -> tuple[Array, Array]:
     """T [F_new, F_old] of the shared features and ratio [Q] of targets between two bases."""
-    Q = old.shape.channels
     bare_old, bare_new = old._replace(local=None), new._replace(local=None)
-    return features.change(bare_old, bare_new), (old.scaling.scale / new.scaling.scale)[:Q]
+    return features.change(bare_old, bare_new), _ratio(old, new)
+
+
+def _ratio(old: Basis, new: Basis) -> Array:
+    """Of targets [Q], new to old."""
+    return np.asarray((old.scaling.scale / new.scaling.scale)[: old.shape.channels])
 
 
 def loss(learner: Learner, basis: Basis) -> Array:
@@ -65,29 +68,27 @@ def move(learner: Learner, basis: Basis) -> Learner:
     lost = loss(learner, basis)
     if np.any(lost > MOST_LOSS):
         raise BasisRefused(float(np.max(lost)))
-    ratio = (learner.basis.scaling.scale / basis.scaling.scale)[: basis.shape.channels]
     if is_complete(learner):
         past = _exact(learner, basis)
     elif _keeps_inducing(learner.basis, basis):
-        past = statistics.rebase(learner.past, features.change(learner.basis, basis), ratio)
+        past = statistics.rebase(learner.past, features.change(learner.basis, basis), _ratio(learner.basis, basis))
     else:
         before = statistics.without(learner.past, _exact(learner, learner.basis))
-        old = statistics.rebase(before, _projection(learner, basis), ratio)
+        old = statistics.rebase(before, _projection(learner, basis), _ratio(learner.basis, basis))
         # the ring holds the error down to its share of as many frames as it has: more of the past cannot be surer
         kept = 1.0 / (1.0 + lost * (1.0 + before.n / len(learner.ring.inputs)))
-        past = statistics.merge(_scaled(old, kept), _exact(learner, basis))
-    return _with_past(learner, basis, past, ratio)
+        past = statistics.merge(statistics.weighted(old, kept), _exact(learner, basis))
+    return _with_past(learner, basis, past)
 
 
 def restart(learner: Learner, basis: Basis) -> Learner:
     """The learner on a basis that its past could not be taken to: only the frames in the ring are kept."""
     learner = learning.folded(learner)
-    ratio = (learner.basis.scaling.scale / basis.scaling.scale)[: basis.shape.channels]
     kept = learner._replace(frames=len(learner.ring.inputs))
-    return _with_past(kept, basis, _exact(learner, basis), ratio)
+    return _with_past(kept, basis, _exact(learner, basis))
 
 
-def _with_past(learner: Learner, basis: Basis, past: Statistics, ratio: Array) -> Learner:
+def _with_past(learner: Learner, basis: Basis, past: Statistics) -> Learner:
     spare = learner.spare
     if len(learner.ring.inputs):
         spare = features.residual(basis, features.features(basis, learner.ring.inputs)).mean(axis=0)
@@ -97,7 +98,7 @@ def _with_past(learner: Learner, basis: Basis, past: Statistics, ratio: Array) -
     moved = learner._replace(
         basis=basis, line=features.line(basis), past=past, base=posterior.running(weights), spare=spare
     )
-    return moved._replace(noise_var=ratio**2 * learner.noise_var)
+    return moved._replace(noise_var=_ratio(learner.basis, basis) ** 2 * learner.noise_var)
 
 
 def _exact(learner: Learner, basis: Basis) -> Statistics:
@@ -107,13 +108,6 @@ def _exact(learner: Learner, basis: Basis) -> Statistics:
     y = ring.targets / basis.scaling.scale[: basis.shape.channels]
     parts = [statistics.summed(x, y, ring.weights, kept) for kept in ring.kept]
     return Statistics(*(np.stack(part) for part in zip(*parts, strict=True)))
-
-
-def _scaled(sums: Statistics, factor: Array) -> Statistics:
-    """Statistics with each channel's frames weighted by a factor [T, Q]."""
-    return Statistics(
-        factor * sums.n, factor * sums.square, factor[..., None] * sums.cross, factor[..., None, None] * sums.gram
-    )
 
 
 def _projection(learner: Learner, basis: Basis) -> Array:
@@ -136,7 +130,7 @@ def _variances(learner: Learner, basis: Basis) -> Array:
     known, shape = learner.knowledge, basis.shape
     result = np.zeros((shape.channels, basis.size + basis.local_size))
     if learner.basis.shared:
-        result[:, shape.linear : basis.size] = (known.prior_var[:, -1] + known.deviation_var[:, -1])[:, None]
+        result[:, shape.linear : basis.size] = known.inducing_var[:, None]
     if learner.basis.local:
         result[:, basis.size :] = learner.local_var[:, None]
     return result
@@ -173,8 +167,6 @@ def place_local(learner: Learner, size: int, kernel: Kernel) -> Learner:
     inputs = learner.ring.inputs[:, list(columns)]
     centre, sd = np.mean(inputs, axis=0), np.std(inputs, axis=0)
     sd = np.where(sd > 0, sd, 1.0)
-    centres = placement.start(size, len(columns))
-    for _ in range(LOCAL_STEPS):
-        centres = placement.step(centres, placement.assign(centres.place, (inputs - centre) / sd, least=1))
-    local = inducing.make(kernel, columns, centre + sd * centres.place, sd * placement.lengthscale(len(columns)))
+    centres = placement.fitted(size, (inputs - centre) / sd, least=1)
+    local = placement.at(kernel, columns, Scaling(centre, sd), centres.place)
     return learning.inform(move(learner, basis._replace(local=local)), learner.knowledge)

@@ -40,12 +40,6 @@ def empty(inputs: int, channels: int, tracks: int) -> Ring:
     return Ring(np.zeros((0, inputs)), np.zeros((0, channels)), np.zeros((0, channels)), np.ones((tracks, 0)))
 
 
-def append(ring: Ring, rows: tuple[Row, ...]) -> Ring:
-    """The newest SIZE frames."""
-    inputs, _, targets, weights = stacked(rows)
-    return joined(ring, inputs, targets, weights)
-
-
 def joined(ring: Ring, inputs: Array, targets: Array, weights: Array) -> Ring:
     """The newest SIZE frames, of which these [n, ...] are the last."""
     new = min(len(inputs), SIZE)

@@ -73,10 +73,13 @@ def merge(a: Statistics, b: Statistics) -> Statistics:
 
 def decay(statistics: Statistics, factor: float | Array) -> Statistics:
     """Forget: every sum times factor, 0 < factor <= 1; one number, or one for each entry of the leading axes [...]."""
-    f = np.asarray(factor, dtype=float)[..., None]
-    return Statistics(
-        f * statistics.n, f * statistics.square, f[..., None] * statistics.cross, f[..., None, None] * statistics.gram
-    )
+    return weighted(statistics, np.asarray(factor, dtype=float)[..., None])
+
+
+def weighted(statistics: Statistics, factor: Array) -> Statistics:
+    """Statistics with each channel's frames weighted by a factor [..., Q]; [..., 1] = one for all channels."""
+    n, square, cross, gram = statistics
+    return Statistics(factor * n, factor * square, factor[..., None] * cross, factor[..., None, None] * gram)
 
 
 def rebase(statistics: Statistics, T: Array, ratio: Array) -> Statistics:

@@ -122,14 +122,14 @@ def follow(scales: Array, square: Array) -> Array:
 
 def followed(scales: Array, squares: Array) -> tuple[Array, Array]:
     """Scales before each of n frames [n, G, Q] and after them all [G, Q]; squares [n, Q]. ``follow``, one after another."""
-    v, squares = DEGREES[:, None], np.minimum(squares, MOST_SQUARE)
+    squares = np.minimum(squares, MOST_SQUARE)
     is_missing = np.isnan(squares)
     squares = np.where(is_missing, 1.0, squares)[:, None, :]
     stays = np.where(is_missing, 1.0, 1.0 - RATE)[:, None, :]
-    pulls = np.where(is_missing[:, None, :], 0.0, RATE * (v + 1.0) * squares)
+    pulls = np.where(is_missing[:, None, :], 0.0, PULL * squares)
     # of v times the scale, which takes one operation less a frame
     path = np.empty((len(squares) + 1, *scales.shape))
-    path[0] = v * scales
+    path[0] = COLUMN * scales
     is_clipped = not _stays_within(scales, squares)
     factor = np.empty_like(scales)
     add, multiply, divide = np.add, np.multiply, np.divide
@@ -139,8 +139,8 @@ def followed(scales: Array, squares: Array) -> tuple[Array, Array]:
         add(factor, stay, factor)
         multiply(before, factor, after)
         if is_clipped:
-            np.clip(after, v * LEAST_SCALE, v * MOST_SCALE, out=after)
-    path /= v
+            np.clip(after, COLUMN * LEAST_SCALE, COLUMN * MOST_SCALE, out=after)
+    path /= COLUMN
     return path[:-1], path[-1]
 
 
@@ -154,7 +154,7 @@ def _stays_within(scales: Array, squares: Array) -> bool:
 def all_densities(scales: Array, square: Array) -> Array:
     """Log density [..., G, Q] by degrees up to what all share; 0 where nothing was observed. square [..., Q]."""
     z2 = np.minimum(square[..., None, :], MOST_SQUARE) / scales
-    density = log_density(z2, DEGREES[:, None], LOG_NORM[:, None]) - 0.5 * np.log(scales)
+    density = log_density(z2, COLUMN, LOG_NORM[:, None]) - 0.5 * np.log(scales)
     return np.where(np.isnan(z2), 0.0, density)
 
 

@@ -103,7 +103,7 @@ def test_other_inducing_inputs_while_all_frames_are_at_hand_cost_nothing() -> No
     moved, effects = agent.step(state, model(2, 2, Z=places(2)))
     assert effects == []
     learner = learner_of(moved)
-    ring = learning.recent(learner)
+    ring = learning.folded(learner).ring
     assert len(ring.inputs) == learner.frames == learner_of(state).frames
     x = features.features(learner.basis, ring.inputs)
     for q in range(2):
@@ -202,7 +202,7 @@ def test_cluster_sums_are_those_of_recent_frames_and_never_of_fewer_than_five() 
     count = to_array(summary.cluster_count, (M,), "cluster_count")
     total = to_array(summary.cluster_sum, (M, 2), "cluster_sum")
     expected_count, expected_total = [0] * M, np.zeros((M, 2))
-    told: Sequence[Array] = learning.recent(learner_of(state)).inputs
+    told: Sequence[Array] = learning.folded(learner_of(state)).ring.inputs
     assert len(told) == SIZE
     for row in told:
         scaled = (row[:2] - STREAM.centre) / STREAM.scale

@@ -32,7 +32,7 @@ HOSTILE = (1e16, -1e16, 1e150, 1e300, -1.7e308, math.inf, -math.inf, 5e-324, 0.0
 def inputs_of(state: State) -> Array:
     """Inputs [n, D] that the learnt frames were foreseen from, oldest first."""
     assert state.learner is not None
-    return learning.recent(state.learner).inputs
+    return learning.folded(state.learner).ring.inputs
 
 
 def held_of(state: State) -> Array:

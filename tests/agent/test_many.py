@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from itertools import islice
 
 import msgspec
@@ -11,13 +10,14 @@ import numpy as np
 import pytest
 from near import assert_near, assert_same_effects
 
-from edge_agent import agent, many
+from edge_agent import agent
+from edge_agent import watch as watching
 from edge_agent.frames import Frame, Sample
 from edge_agent.many import watch_many
 from edge_agent.state import AgentConfig, Count, Effect, ModelArrived, Publish, Readings, State
 from edge_agent.watch import watch
+from edge_agent.watch import watch_each as one_by_one
 from fleetgp import placement
-from fleetgp.errors import NumericalError
 from fleetgp.gp import aggregate, message
 from fleetgp.gp import learner as learning
 from fleetgp.gp.learner import Forgetting
@@ -71,17 +71,6 @@ def frames(values: np.ndarray, seed: int, first: int = 0) -> list[Frame]:
         result.append(Frame(START + tick * TICK, tick, row, gap))
         tick += 1
     return result
-
-
-def one_by_one(state: State, given: Iterable[Frame]) -> tuple[State, list[Effect]]:
-    effects: list[Effect] = []
-    for frame in given:
-        try:
-            state, more = watch(state, frame)
-        except NumericalError as err:
-            more = [Count("numerical", 1, str(err))]
-        effects += more
-    return state, effects
 
 
 def in_chunks(state: State, given: list[Frame], size: int) -> tuple[State, list[Effect]]:
@@ -209,7 +198,7 @@ def test_most_frames_of_an_ordinary_stream_are_taken_at_once(monkeypatch: pytest
         return watch(state, frame)
 
     values = np.random.default_rng(0).standard_normal((3000, 5)) + 5.0
-    monkeypatch.setattr(many, "watch", counted)
+    monkeypatch.setattr(watching, "watch", counted)
     watch_many(fresh(alarm_score=30.0), [Frame(START + k * TICK, k, row, 0) for k, row in enumerate(values)])
     assert len(alone) < 80  # 66 of a new learner, and the powers of two after which its scale is looked at
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import resource
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from journal_files import FRESH, STORY, killed, rows
 from synthetic_agents import (
     CONFIG,
     START_MS,
@@ -21,7 +21,6 @@ from synthetic_agents import (
     federated,
     open_round,
     run,
-    story,
     summary,
     told,
 )
@@ -32,13 +31,6 @@ from coordinator.state import CoordinatorConfig, Event, State, Tick
 from fleetgp.errors import StorageError
 from fleetgp.wire.freeze import freeze
 
-FRESH = rounds.init(CONFIG, START_MS)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "journal.sqlite"
-
 
 def loaded(path: Path, fresh: State = FRESH) -> State:
     journal = Journal(path)
@@ -46,18 +38,6 @@ def loaded(path: Path, fresh: State = FRESH) -> State:
         return journal.load(fresh, rounds.step)
     finally:
         journal.close()
-
-
-def killed(path: Path, where: Path) -> Path:
-    """The files as a kill at this moment would leave them, in another folder."""
-    shutil.rmtree(where, ignore_errors=True)
-    where.mkdir()
-    for file in path.parent.glob(f"{path.name}*"):
-        shutil.copy(file, where / file.name)
-    return where / path.name
-
-
-STORY = story()
 
 
 def test_killed_at_any_point_it_comes_back_to_the_same_state(path: Path, tmp_path: Path) -> None:
@@ -134,13 +114,6 @@ def test_snapshots_keep_the_journal_short(path: Path) -> None:
     assert rows(path, "SELECT count(*) FROM events") <= 2 * SNAPSHOT_ROUNDS + 2
     assert max(sizes[4:]) <= 1.05 * max(sizes[:4])
     assert loaded(path).round == state.round == 8 * (SNAPSHOT_EVERY // 4)
-
-
-def rows(path: Path, question: str) -> int:
-    db = sqlite3.connect(path)
-    (answer,) = db.execute(question).fetchone()
-    db.close()
-    return int(answer)
 
 
 def test_large_state_is_not_written_again_for_a_few_small_events(path: Path) -> None:

@@ -2,48 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 from pathlib import Path
 
 import pytest
+from journal_files import FRESH, STORY, killed, rows
 from synthetic_agents import (
-    CONFIG,
-    START_MS,
     run,
-    story,
 )
 
 from coordinator import rounds
 from coordinator.journal import Journal
 from fleetgp.errors import StorageError
 from fleetgp.wire.freeze import freeze
-
-FRESH = rounds.init(CONFIG, START_MS)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "journal.sqlite"
-
-
-def killed(path: Path, where: Path) -> Path:
-    """The files as a kill at this moment would leave them, in another folder."""
-    shutil.rmtree(where, ignore_errors=True)
-    where.mkdir()
-    for file in path.parent.glob(f"{path.name}*"):
-        shutil.copy(file, where / file.name)
-    return where / path.name
-
-
-STORY = story()
-
-
-def rows(path: Path, question: str) -> int:
-    db = sqlite3.connect(path)
-    (answer,) = db.execute(question).fetchone()
-    db.close()
-    return int(answer)
 
 
 def older_journal(path: Path) -> bytes:

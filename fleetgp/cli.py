@@ -33,6 +33,9 @@ EXTRAS: Mapping[str, str] = {
     "altair": "dashboard",
     "pandas": "dashboard",
     "influxdb_client": "influx",
+    "mcap": "bridge",
+    "zstandard": "bridge",
+    "pyarrow": "parquet",
     "torch": "learn",
 }
 

@@ -103,11 +103,12 @@ class RecordedAgent:
         except PeerError:
             return
         if sample is not None and len(self._readings) < MOST_WAITING:
-            self._readings.append(Reading(one.received_ns, sample))
+            # what comes before its settings are chosen is kept until then
+            self._readings.append(Reading(max(one.received_ns, self._lives[0].at_ns), sample))
 
     def hear_fleet(self, news: News) -> None:
-        """A model, or that a round was opened. Of what was said before this agent was there only the last model counts."""
-        if news.at_ns < self._born_ns:
+        """A model, or that a round was opened. Of what was said before this agent had its settings only the last model counts."""
+        if news.at_ns < self._lives[0].at_ns:
             if not isinstance(news.message, FleetModel):
                 return
             self._news.clear()
@@ -166,7 +167,6 @@ class RecordedAgent:
             self.compared.trouble = f"it had made {told.sequence} predictions before the recording begins; record from the fleet's first start on"
             return
         self._answer_where_due(told)
-        self._adopt_until(told)
         self._read_until(at_ns, told)
         made = self._made.pop(told.sequence, None)
         what = f"{self.name}, prediction {told.sequence}"
@@ -193,9 +193,7 @@ class RecordedAgent:
         before = [] if asked is None else [news.message for news in self._news][:asked]
         if asked is None or any(isinstance(one, FleetModel) and one.round > told.round for one in before):
             return
-        state, answers = self._answered_by(word, asked)
-        if answers.get(type(word.message)) == word.payload:
-            self._take_answer(state, answers, asked)
+        self._answer_as_recorded(word, asked)
 
     def _answer(self, word: Word) -> None:
         """An answer in its own place."""
@@ -203,17 +201,35 @@ class RecordedAgent:
         assert isinstance(message, (Summary, Bootstrap))
         what = f"{self.name}, {'summary' if isinstance(message, Summary) else 'bootstrap'} {message.sequence}"
         asked = self._asked(word)
-        if asked is None:
-            self.compared.answers.miss(what)
+        if asked is not None and self._answer_as_recorded(word, asked):
+            self._answered.discard(word.payload)
+            self.compared.answers.counts["same"] += 1
             return
-        state, answers = self._answered_by(word, asked)
+        state, answers = (self.state, {}) if asked is None else self._answered_by(word, asked)
         made = answers.get(type(message))
-        if made is None:
+        if asked is None or made is None:
             self.compared.answers.miss(what)
             return
         self._take_answer(state, answers, asked)
         self._answered.discard(made)
         self.compared.answers.compare(what, message, codec.decode(made, type(message)))
+
+    def _answer_as_recorded(self, word: Word, asked: int) -> bool:
+        """Answer now, or after as many readings as no prediction came of, where that gives what was recorded."""
+        before, given = (self.state, self._recent.copy(), dict(self.compared.left_out)), 0
+        while True:
+            state, answers = self._answered_by(word, asked)
+            if answers.get(type(word.message)) == word.payload:
+                for _ in range(given):
+                    self._readings.popleft()
+                self._take_answer(state, answers, asked)
+                return True
+            following = self._readings[given] if given < len(self._readings) else None
+            if following is None or following.at_ns > word.at_ns or not self._is_quiet(following.sample):
+                break
+            given += 1
+        self.state, self._recent, self.compared.left_out = before
+        return False
 
     def _asked(self, word: Word) -> int | None:
         """Index among the news of what this answers: the opening of its round, or where it names none the last before it."""
@@ -247,35 +263,60 @@ class RecordedAgent:
         for _ in range(asked + 1):
             self._news.popleft()
 
-    def _adopt_until(self, told: Prediction) -> None:
-        """Give the brain the models up to the one that the prediction was made with."""
+    def _read_until(self, at_ns: int, told: Prediction) -> None:
+        """Give the brain readings, models and the time, in the order in which they were heard, until it makes this prediction.
+
+        Models come before the reading of a prediction that was made with them, whenever they were heard.
+        """
+        while told.sequence not in self._made and self.state.predicted <= told.sequence:
+            model = self._model_for(told)
+            following = self._readings[0] if self._readings else None
+            if model is None and self._is_closed_by_time(at_ns, told):
+                continue
+            if model is not None and (following is None or following.at_ns >= self._news[model].at_ns):
+                self._adopt(model)
+            elif following is None:
+                return
+            elif model is None or self._is_quiet(following.sample):
+                self._readings.popleft()
+                if model is None:
+                    self._read(following.sample)
+            else:
+                self._adopt(model)
+
+    def _model_for(self, told: Prediction) -> int | None:
+        """Index of the next model to take, where the prediction was made with another one than is in use."""
         if (self.state.basis, self.state.round) == (told.basis, told.round):
-            return
-        wanted = [
-            index
+            return None
+        models = [
+            (index, (news.message.basis, news.message.round))
             for index, news in enumerate(self._news)
             if isinstance(news.message, FleetModel)
-            and (news.message.basis, news.message.round) == (told.basis, told.round)
         ]
-        for _ in range(wanted[0] + 1 if wanted else 0):
-            news = self._news.popleft()
-            if isinstance(news.message, FleetModel):
-                self.state, _ = agent.step(self.state, ModelArrived(news.message.at_ms, news.payload))
+        return models[0][0] if any(name == (told.basis, told.round) for _, name in models) else None
 
-    def _read_until(self, at_ns: int, told: Prediction) -> None:
-        """Give the brain readings, or the time, until it makes this prediction."""
-        while told.sequence not in self._made and self.state.predicted <= told.sequence:
-            if self._is_closed_by_time(at_ns, told):
-                continue
-            if not self._readings:
-                return
-            sample = self._readings.popleft().sample
-            key = mark(sample)
-            if key in self._recent:
-                self._count("duplicate", len(sample.positions))
-                continue
-            self._recent.add(key)
-            self._step(Readings(sample.received_ms, (sample,)))
+    def _adopt(self, index: int) -> None:
+        """Take a model; rounds that were opened before it and not answered are over."""
+        for _ in range(index):
+            self._news.popleft()
+        news = self._news.popleft()
+        self.state, _ = agent.step(self.state, ModelArrived(news.message.at_ms, news.payload))
+
+    def _is_quiet(self, sample: Sample) -> bool:
+        """Whether no prediction comes of a reading; it is taken then, and else left as if it had not been looked at."""
+        state, _ = agent.step(self.state, Readings(sample.received_ms, (sample,)))
+        if mark(sample) not in self._recent and state.predicted > self.state.predicted:
+            return False
+        self._read(sample)
+        return True
+
+    def _read(self, sample: Sample) -> None:
+        key = mark(sample)
+        if key in self._recent:
+            self._count("duplicate", len(sample.positions))
+            return
+        self._recent.add(key)
+        self._step(Readings(sample.received_ms, (sample,)))
 
     def _is_closed_by_time(self, at_ns: int, told: Prediction) -> bool:
         """Whether the frame waits just as it was predicted and time has passed it by; then it is closed."""

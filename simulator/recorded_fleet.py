@@ -62,9 +62,13 @@ class _Run:
         self._agents: dict[Name, RecordedAgent] = {}
         for name, lives in sorted(cast.agents.items()):
             self._begin_agent(name, lives, base, cast)
-        self._coordinators = {
-            fleet: RecordedCoordinator(chair, base) for fleet, chair in sorted(cast.coordinators.items())
-        }
+        self._coordinators: dict[str, RecordedCoordinator] = {}
+        for fleet, chair in sorted(cast.coordinators.items()):
+            if chair.settings:
+                self._coordinators[fleet] = RecordedCoordinator(chair, base)
+            else:
+                why = "it told no settings (an older version, or the recording holds no status of it)"
+                self._outcome.coordinators[fleet] = ComparedRounds(trouble=why)
 
     def _begin_agent(self, name: Name, lives: Lives, base: Settings, cast: Cast) -> None:
         if not lives.lives:

@@ -8,10 +8,11 @@ before each the brain is given what it must have heard by then. What it then say
 
 from __future__ import annotations
 
+import copy
 import zlib
 from collections import deque
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from edge_agent import agent
 from edge_agent.config import agent_config, wiring
@@ -27,10 +28,17 @@ from fleetgp.wire import codec
 from fleetgp.wire.messages import AnomalyEvent, Bootstrap, FleetModel, Prediction, RoundNotice, Summary
 from simulator.recorded_likeness import Tally
 from simulator.recorded_lives import Life, Lives
+from simulator.recorded_news import News, NewsQueue
 
 MOST_WAITING = 100_000
 MOST_MADE = 10_000
+MOST_OVERTAKEN = 8
+OVERTAKEN_NS = 2_000_000_000
 REPEATED = 2 * REPLAYED_EFFECTS
+
+# of a RecordedAgent, what following a word changes and a plain copy keeps
+_CHANGING = ("state", "_words", "_readings", "_answered", "_made", "_past", "_events", "_events_told", "_lives", "_incarnations",
+             "_fields", "_policy")  # fmt: skip
 
 Answer = Summary | Bootstrap
 Said = Prediction | AnomalyEvent | Answer
@@ -41,14 +49,6 @@ class Reading(NamedTuple):
 
     at_ns: int
     sample: Sample
-
-
-class News(NamedTuple):
-    """What the fleet said: a model (and its payload), or that a round was opened."""
-
-    at_ns: int
-    message: FleetModel | RoundNotice
-    payload: bytes
 
 
 class Word(NamedTuple):
@@ -69,6 +69,11 @@ class Compared:
     left_out: dict[str, int] = field(default_factory=dict)
     trouble: str = ""
 
+    @property
+    def differences(self) -> int:
+        """What did not come out as recorded so far."""
+        return sum(one.recorded - one.counts["same"] for one in (self.predictions, self.events, self.answers))
+
 
 class RecordedAgent:
     """``hear`` what was recorded in order, ``follow`` up to a time, at last ``finish``."""
@@ -81,12 +86,10 @@ class RecordedAgent:
         self._incarnations = deque(lives.incarnations)
         self._base = base
         self._born_ns = lives.born_ns
-        self._away = lives.away
-        self._unheard: News | None = None
         self._policy: ClockPolicy = "live"
         self._fields: dict[str, dict[str, int]] = {}
         self._readings: deque[Reading] = deque()
-        self._news: deque[News] = deque()
+        self._news = NewsQueue([(0, self._lives[0].at_ns), *lives.away])
         self._words: deque[Word] = deque()
         self._answered: set[bytes] = set()
         self._recent = Recent()
@@ -112,20 +115,8 @@ class RecordedAgent:
             self._readings.append(Reading(max(one.received_ns, self._lives[0].at_ns), sample))
 
     def hear_fleet(self, news: News) -> None:
-        """A model, or that a round was opened. Of what was said before this agent had its settings only the last model counts."""
-        if news.at_ns < self._lives[0].at_ns:
-            if not isinstance(news.message, FleetModel):
-                return
-            self._news.clear()
-        if any(gone_ns <= news.at_ns < back_ns for gone_ns, back_ns in self._away):
-            # nothing of it was heard but the last model, which the broker gave it when it came back
-            if not isinstance(news.message, FleetModel):
-                return
-            if self._news and self._news[-1] is self._unheard:
-                self._news.pop()
-            self._unheard = news
-        if len(self._news) < MOST_WAITING:
-            self._news.append(news)
+        """A model, or that a round was opened."""
+        self._news.hear(news)
 
     def hear_own(self, word: Word) -> None:
         self._words.append(word)
@@ -136,16 +127,51 @@ class RecordedAgent:
         """Everything the agent said up to this time."""
         while self._words and self._words[0].at_ns <= until_ns and not self.compared.trouble:
             word = self._words.popleft()
-            if isinstance(word.message, Prediction):
-                self._follow_prediction(word, word.message)
-            elif isinstance(word.message, AnomalyEvent):
-                if len(self._events_told) < MOST_WAITING:
-                    self._events_told[_key(word.message)] = word.message
-            elif word.payload in self._answered:
-                self._answered.discard(word.payload)
-                self.compared.answers.counts["same"] += 1
+            following = self._news.doubt
+            if following is None:
+                self._follow_word(word)
             else:
-                self._answer(word)
+                self._follow_in_doubt(word, following)
+
+    def _follow_in_doubt(self, word: Word, following: News) -> None:
+        """With or without a doubtful model, whichever gives what was recorded. following: what was said after that model."""
+        before, differences = self._copied(), self.compared.differences
+        self._news = self._news.without_doubts()
+        self._follow_word(word)
+        is_decided = not self._news.holds(following)
+        if is_decided and self.compared.differences == differences:
+            return
+        without = self._copied()
+        self._restore(before)
+        self._follow_word(word)
+        if is_decided and self.compared.differences != differences:
+            self._restore(without)
+
+    def _copied(self) -> dict[str, Any]:
+        """All that following a word changes."""
+        kept = {name: copy.copy(getattr(self, name)) for name in _CHANGING}
+        return {
+            **kept,
+            "_recent": self._recent.copy(),
+            "_news": self._news.copy(),
+            "compared": copy.deepcopy(self.compared),
+        }
+
+    def _restore(self, kept: dict[str, Any]) -> None:
+        for name, value in kept.items():
+            setattr(self, name, value)
+
+    def _follow_word(self, word: Word) -> None:
+        if isinstance(word.message, Prediction):
+            self._follow_prediction(word, word.message)
+        elif isinstance(word.message, AnomalyEvent):
+            if len(self._events_told) < MOST_WAITING:
+                self._events_told[_key(word.message)] = word.message
+        elif word.payload in self._answered:
+            self._answered.discard(word.payload)
+            self.compared.answers.counts["same"] += 1
+        else:
+            self._answer(word)
 
     def finish(self) -> Compared:
         """The rest, and what is left over."""
@@ -210,9 +236,12 @@ class RecordedAgent:
         word = next((word for word in self._words if not isinstance(word.message, (Prediction, AnomalyEvent))), None)
         if word is None or word.payload in self._answered:
             return
-        asked = self._asked(word)
-        before = [] if asked is None else [news.message for news in self._news][:asked]
-        if asked is None or any(isinstance(one, FleetModel) and one.round > told.round for one in before):
+        assert isinstance(word.message, (Summary, Bootstrap))
+        asked = self._news.asked(word.message, word.at_ns)
+        if asked is None:
+            return
+        before = [news.message for news in self._news.upto(asked)]
+        if any(isinstance(one, FleetModel) and one.round > told.round for one in before):
             return
         self._answer_as_recorded(word, asked)
 
@@ -221,8 +250,8 @@ class RecordedAgent:
         message = word.message
         assert isinstance(message, (Summary, Bootstrap))
         what = f"{self.name}, {'summary' if isinstance(message, Summary) else 'bootstrap'} {message.sequence}"
-        asked = self._asked(word)
-        if asked is not None and self._answer_as_recorded(word, asked):
+        asked = self._news.asked(message, word.at_ns)
+        if (asked is not None and self._answer_as_recorded(word, asked)) or self._answer_after_overtaken(word):
             self._answered.discard(word.payload)
             self.compared.answers.counts["same"] += 1
             return
@@ -234,6 +263,19 @@ class RecordedAgent:
         self._take_answer(state, answers, asked)
         self._answered.discard(made)
         self.compared.answers.compare(what, message, codec.decode(made, type(message)))
+
+    def _answer_after_overtaken(self, word: Word) -> bool:
+        """An answer that was heard before predictions that were made before it. False leaves all as it was."""
+        before = self._copied()
+        for _ in range(MOST_OVERTAKEN):
+            if not self._words or self._words[0].at_ns > word.at_ns + OVERTAKEN_NS:
+                break
+            self._follow_word(self._words.popleft())
+            asked = self._news.asked(word.message, word.at_ns)  # type: ignore[arg-type]
+            if asked is not None and self._answer_as_recorded(word, asked):
+                return True
+        self._restore(before)
+        return False
 
     def _answer_as_recorded(self, word: Word, asked: int) -> bool:
         """Answer now, or after as many readings as no prediction came of, where that gives what was recorded."""
@@ -252,27 +294,13 @@ class RecordedAgent:
         self.state, self._recent, self.compared.left_out = before
         return False
 
-    def _asked(self, word: Word) -> int | None:
-        """Index among the news of what this answers: the opening of its round, or where it names none the last before it."""
-        found: int | None = None
-        for index, news in enumerate(self._news):
-            if not isinstance(news.message, RoundNotice):
-                continue
-            if isinstance(word.message, Summary):
-                if news.message.round == word.message.round:
-                    return index
-            elif news.at_ns <= word.at_ns:
-                found = index
-        return found
-
     def _answered_by(self, word: Word, asked: int) -> tuple[State, dict[type, bytes]]:
         """State and answers if the round were answered now, after the models before it."""
-        state = self.state
-        for index in range(asked):
-            news = self._news[index]
+        state, waiting = self.state, self._news.upto(asked)
+        for news in waiting:
             if isinstance(news.message, FleetModel):
                 state, _ = agent.step(state, ModelArrived(news.message.at_ms, news.payload))
-        notice = self._news[asked].message
+        notice = waiting[-1].message
         assert isinstance(notice, RoundNotice)
         state, effects = agent.step(state, RoundOpened(word.message.at_ms, notice.round))
         made = [effect.message for effect in effects if isinstance(effect, Publish)]
@@ -281,8 +309,7 @@ class RecordedAgent:
     def _take_answer(self, state: State, answers: dict[type, bytes], asked: int) -> None:
         self.state = state
         self._answered |= set(answers.values())
-        for _ in range(asked + 1):
-            self._news.popleft()
+        self._news.take(asked)
 
     def _read_until(self, at_ns: int, told: Prediction) -> None:
         """Give the brain readings, models and the time, in the order in which they were heard, until it makes this prediction.
@@ -290,37 +317,25 @@ class RecordedAgent:
         Models come before the reading of a prediction that was made with them, whenever they were heard.
         """
         while told.sequence not in self._made and self.state.predicted <= told.sequence:
-            model = self._model_for(told)
+            is_current = (self.state.basis, self.state.round) == (told.basis, told.round)
+            model = None if is_current else self._news.model_for(told)
             following = self._readings[0] if self._readings else None
-            if model is None and self._is_closed_by_time(at_ns, told):
-                continue
-            if model is not None and (following is None or following.at_ns >= self._news[model].at_ns):
+            if model is None:
+                if self._is_closed_by_time(at_ns, told):
+                    continue
+                if following is None:
+                    return
+                self._read(self._readings.popleft().sample)
+            elif following is None or following.at_ns >= self._news.upto(model)[-1].at_ns:
                 self._adopt(model)
-            elif following is None:
-                return
-            elif model is None or self._is_quiet(following.sample):
+            elif self._is_quiet(following.sample):
                 self._readings.popleft()
-                if model is None:
-                    self._read(following.sample)
             else:
                 self._adopt(model)
 
-    def _model_for(self, told: Prediction) -> int | None:
-        """Index of the next model to take, where the prediction was made with another one than is in use."""
-        if (self.state.basis, self.state.round) == (told.basis, told.round):
-            return None
-        models = [
-            (index, (news.message.basis, news.message.round))
-            for index, news in enumerate(self._news)
-            if isinstance(news.message, FleetModel)
-        ]
-        return models[0][0] if any(name == (told.basis, told.round) for _, name in models) else None
-
     def _adopt(self, index: int) -> None:
         """Take a model; rounds that were opened before it and not answered are over."""
-        for _ in range(index):
-            self._news.popleft()
-        news = self._news.popleft()
+        news = self._news.take(index)
         self.state, _ = agent.step(self.state, ModelArrived(news.message.at_ms, news.payload))
 
     def _is_quiet(self, sample: Sample) -> bool:

@@ -11,8 +11,7 @@ from __future__ import annotations
 import copy
 import zlib
 from collections import deque
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from edge_agent import agent
 from edge_agent.config import agent_config, wiring
@@ -26,9 +25,9 @@ from fleetgp.recording.message import Message
 from fleetgp.runtime.settings import Settings
 from fleetgp.wire import codec
 from fleetgp.wire.messages import AnomalyEvent, Bootstrap, FleetModel, Prediction, RoundNotice, Summary
-from simulator.recorded_likeness import Tally
 from simulator.recorded_lives import Life, Lives
 from simulator.recorded_news import News, NewsQueue
+from simulator.recorded_words import Compared, Reading, Word
 
 MOST_WAITING = 100_000
 MOST_MADE = 10_000
@@ -39,40 +38,6 @@ REPEATED = 2 * REPLAYED_EFFECTS
 # of a RecordedAgent, what following a word changes and a plain copy keeps
 _CHANGING = ("state", "_words", "_readings", "_answered", "_made", "_past", "_events", "_events_told", "_lives", "_incarnations",
              "_fields", "_policy")  # fmt: skip
-
-Answer = Summary | Bootstrap
-Said = Prediction | AnomalyEvent | Answer
-
-
-class Reading(NamedTuple):
-    """A sample, and when the recorder heard it."""
-
-    at_ns: int
-    sample: Sample
-
-
-class Word(NamedTuple):
-    """What the agent said, and its payload."""
-
-    at_ns: int
-    message: Said
-    payload: bytes
-
-
-@dataclass
-class Compared:
-    """What came of one agent. trouble: why it cannot be run again, "" where it can."""
-
-    predictions: Tally = field(default_factory=Tally)
-    events: Tally = field(default_factory=Tally)
-    answers: Tally = field(default_factory=Tally)
-    left_out: dict[str, int] = field(default_factory=dict)
-    trouble: str = ""
-
-    @property
-    def differences(self) -> int:
-        """What did not come out as recorded so far."""
-        return sum(one.recorded - one.counts["same"] for one in (self.predictions, self.events, self.answers))
 
 
 class RecordedAgent:
@@ -211,7 +176,7 @@ class RecordedAgent:
             self.compared.trouble = f"it had made {told.sequence} predictions before the recording begins; record from the fleet's first start on"
             return
         self._answer_where_due(told)
-        self._read_until(word.at_ns, told)
+        self._read_until(told)
         self._past[told.sequence] = check
         self._past.pop(told.sequence - REPEATED, None)
         made = self._made.pop(told.sequence, None)
@@ -243,18 +208,18 @@ class RecordedAgent:
         before = [news.message for news in self._news.upto(asked)]
         if any(isinstance(one, FleetModel) and one.round > told.round for one in before):
             return
-        self._answer_as_recorded(word, asked)
+        self._answer_as_recorded(word)
 
     def _answer(self, word: Word) -> None:
         """An answer in its own place."""
         message = word.message
         assert isinstance(message, (Summary, Bootstrap))
         what = f"{self.name}, {'summary' if isinstance(message, Summary) else 'bootstrap'} {message.sequence}"
-        asked = self._news.asked(message, word.at_ns)
-        if (asked is not None and self._answer_as_recorded(word, asked)) or self._answer_after_overtaken(word):
+        if self._answer_as_recorded(word) or self._answer_after_overtaken(word):
             self._answered.discard(word.payload)
             self.compared.answers.counts["same"] += 1
             return
+        asked = self._news.asked(message, word.at_ns)
         state, answers = (self.state, {}) if asked is None else self._answered_by(word, asked)
         made = answers.get(type(message))
         if asked is None or made is None:
@@ -271,27 +236,32 @@ class RecordedAgent:
             if not self._words or self._words[0].at_ns > word.at_ns + OVERTAKEN_NS:
                 break
             self._follow_word(self._words.popleft())
-            asked = self._news.asked(word.message, word.at_ns)  # type: ignore[arg-type]
-            if asked is not None and self._answer_as_recorded(word, asked):
+            if self._answer_as_recorded(word):
                 return True
         self._restore(before)
         return False
 
-    def _answer_as_recorded(self, word: Word, asked: int) -> bool:
+    def _answer_as_recorded(self, word: Word) -> bool:
         """Answer now, or after as many readings as no prediction came of, where that gives what was recorded."""
-        before, given = (self.state, self._recent.copy(), dict(self.compared.left_out)), 0
-        while True:
+        message = word.message
+        assert isinstance(message, (Summary, Bootstrap))
+        before = self._copied()
+        while (asked := self._news.asked(message, word.at_ns)) is not None:
             state, answers = self._answered_by(word, asked)
-            if answers.get(type(word.message)) == word.payload:
-                for _ in range(given):
-                    self._readings.popleft()
+            if answers.get(type(message)) == word.payload:
                 self._take_answer(state, answers, asked)
                 return True
-            following = self._readings[given] if given < len(self._readings) else None
-            if following is None or following.at_ns > word.at_ns or not self._is_quiet(following.sample):
+            following = self._readings[0] if self._readings else None
+            if following is None or following.at_ns > word.at_ns:
                 break
-            given += 1
-        self.state, self._recent, self.compared.left_out = before
+            earlier = next((k for k, news in enumerate(self._news.upto(asked)) if _is_model_by(news, following)), None)
+            if earlier is not None:
+                self._adopt(earlier)
+            elif self._is_quiet(following.sample):
+                self._readings.popleft()
+            else:
+                break
+        self._restore(before)
         return False
 
     def _answered_by(self, word: Word, asked: int) -> tuple[State, dict[type, bytes]]:
@@ -311,7 +281,7 @@ class RecordedAgent:
         self._answered |= set(answers.values())
         self._news.take(asked)
 
-    def _read_until(self, at_ns: int, told: Prediction) -> None:
+    def _read_until(self, told: Prediction) -> None:
         """Give the brain readings, models and the time, in the order in which they were heard, until it makes this prediction.
 
         Models come before the reading of a prediction that was made with them, whenever they were heard.
@@ -321,7 +291,7 @@ class RecordedAgent:
             model = None if is_current else self._news.model_for(told)
             following = self._readings[0] if self._readings else None
             if model is None:
-                if self._is_closed_by_time(at_ns, told):
+                if self._is_closed_by_time(told):
                     continue
                 if following is None:
                     return
@@ -354,21 +324,17 @@ class RecordedAgent:
         self._recent.add(key)
         self._step(Readings(sample.received_ms, (sample,)))
 
-    def _is_closed_by_time(self, at_ns: int, told: Prediction) -> bool:
-        """Whether the frame waits just as it was predicted and time has passed it by; then it is closed."""
+    def _is_closed_by_time(self, told: Prediction) -> bool:
+        """Whether a frame waits that was predicted just as it is: nothing more came for it, and it is closed by the time."""
         frames = self.state.frames
         slot = next((slot for slot in frames.pending.values() if slot.at_ms == told.at_ms), None)
         if slot is None:
             return False
-        Q = len(self.state.age)
-        read = [None if value != value else value for value in slot.values[:Q].tolist()]
+        read = [None if value != value else value for value in slot.values[: len(self.state.age)].tolist()]
         if read != [told.channels[name].observed for name in self.state.config.schema.channel_names]:
             return False
-        now_ms = at_ns // 1_000_000
-        if not self._readings or self._readings[0].at_ns > at_ns:  # nothing but time can have closed it
-            now_ms = max(now_ms, slot.received_ms + frames.interval_ms + frames.lateness_ms)
         before = self.state
-        self._step(Tick(now_ms))
+        self._step(Tick(slot.received_ms + frames.interval_ms + frames.lateness_ms))
         return self.state is not before
 
     def _step(self, event: Readings | Tick) -> None:
@@ -383,6 +349,11 @@ class RecordedAgent:
 
     def _count(self, reason: str, number: int) -> None:
         self.compared.left_out[reason] = self.compared.left_out.get(reason, 0) + number
+
+
+def _is_model_by(news: News, reading: Reading) -> bool:
+    """Whether it is a model that was heard no later than a reading."""
+    return isinstance(news.message, FleetModel) and news.at_ns <= reading.at_ns
 
 
 def _key(event: AnomalyEvent) -> tuple[str, str, int]:

@@ -14,10 +14,11 @@ from fleetgp.recording.message import Gap, Message, Recorded
 from fleetgp.runtime.settings import Settings
 from fleetgp.wire import codec, topics
 from fleetgp.wire.messages import AnomalyEvent, Bootstrap, FleetModel, Prediction, RoundNotice, Summary
-from simulator.recorded_agent import Compared, RecordedAgent, Said, Word
+from simulator.recorded_agent import RecordedAgent
 from simulator.recorded_coordinator import ComparedRounds, Heard, RecordedCoordinator, Told
 from simulator.recorded_lives import Cast, Lives, Name, cast_of
 from simulator.recorded_news import News
+from simulator.recorded_words import Compared, Said, Word
 
 BEHIND_NS = 5_000_000_000
 

@@ -47,7 +47,9 @@ def messages(count: int, start_ms: int, first: int = 0) -> Iterator[Said]:
 
 def reading(number: int, tick: int, at_ms: int) -> bytes:
     """One payload; its values are fixed by the number."""
-    values = {f"channel_{c}": round(20.0 + c + (number * 7919 + c * 104_729) % 10_007 / 1_000, 4) for c in range(CHANNELS)}
+    values = {
+        f"channel_{c}": round(20.0 + c + (number * 7919 + c * 104_729) % 10_007 / 1_000, 4) for c in range(CHANNELS)
+    }
     return json.dumps({"time": at_ms, "seq": tick, **values}).encode()
 
 

@@ -126,8 +126,7 @@ class Bridge:
             return False
         for reason, number in found.counts.items():
             self.program.count(reason, number, detail=found.details.get(reason, ""))
-        for message in messages:
-            self.program.session.ack(message)
+        self.program.session.ack_all(messages)
         return True
 
     def _commit(self, batch: Batch) -> None:

@@ -92,6 +92,8 @@ class Framer:
         while data[body - 1] > 127:
             body += 1
         if head == _PUBACK:
+            if stop < body + 2:
+                raise ValueError("a confirmation without a number")
             mid = data[body] << 8 | data[body + 1]
             return Confirmed(mid, data[body + 2] if stop > body + 2 else 0)
         at = body + 2 + (data[body] << 8 | data[body + 1])
@@ -122,8 +124,8 @@ def publish_packet(message: Outgoing, mid: int, *, is_v5: bool) -> bytes:
     if message.qos:
         head += mid.to_bytes(2)
     if is_v5:
-        kind = message.content_type.encode()
-        head += bytes((len(_property(kind)),)) + _property(kind) if len(kind) < 120 else b"\0"
+        properties = _property(message.content_type.encode())
+        head += bytes(_length_bytes(len(properties))) + properties
     length = len(head) + len(message.payload)
     if length > LARGEST_BODY:
         raise ValueError(f"a message of {length} bytes; MQTT has room for {LARGEST_BODY}")

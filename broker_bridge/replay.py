@@ -18,6 +18,7 @@ ROOM = 500  # unconfirmed messages at which sending goes on after the broker had
 STEP_S = 0.1  # longest wait: bounds how late a stop or an outage is noticed
 AWAY_S = 60.0  # how long a broker may be away, or take nothing
 MOST_RETURNS = 4  # of one message, until the broker is believed not to want it
+SUSPECT_S = 1.0  # for the confirmation of a message that may end the connection
 CONFIRM_S = 10.0  # for the last messages to be confirmed
 
 
@@ -64,6 +65,7 @@ class Player:
         self._waiting: list[Outgoing] = []
         self._first_back: Outgoing | None = None
         self._returns = 0
+        self._suspects = 0
         self.lateness = Lateness()
         self.sent = 0
         self.bytes = 0
@@ -93,7 +95,7 @@ class Player:
         by_s = self._clock.monotonic_s() + CONFIRM_S
         while (self._way.unconfirmed or self._waiting) and self._clock.monotonic_s() < by_s:
             self._waiting = self._take_back() + self._waiting
-            self._waiting = self._waiting[self._way.hand_over(self._waiting) :]
+            self._hand_over()
             if not self._way.wait_confirmed(0, STEP_S) and not self._way.is_open:
                 if self.is_stopped:
                     break
@@ -113,9 +115,7 @@ class Player:
         """Hand over what waits; returns when it was taken, or a stop was asked for."""
         taken_s = self._clock.monotonic_s()
         while self._waiting and not self.is_stopped:
-            taken = self._way.hand_over(self._waiting)
-            self._count(self._waiting[:taken])
-            self._waiting = self._waiting[taken:]
+            taken = self._hand_over()
             if back := self._take_back():
                 self._waiting = back + self._waiting
             elif taken:
@@ -129,10 +129,16 @@ class Player:
                 self._way.wait_confirmed(ROOM, STEP_S)
                 self.is_stopped = self._wait(0.0)
 
-    def _count(self, taken: list[Outgoing]) -> None:
-        self.sent += len(taken)
-        for message in taken:
-            self.bytes += len(message.payload)
+    def _hand_over(self) -> int:
+        """As many as are taken; one by one, each confirmed, where one of them seems to end the connection."""
+        count = self._way.hand_over(self._waiting[:1] if self._suspects else self._waiting)
+        taken, self._waiting = self._waiting[:count], self._waiting[count:]
+        self.sent += count
+        self.bytes += sum(len(message.payload) for message in taken)
+        if count and self._suspects:
+            self._suspects -= 1
+            self._way.wait_confirmed(0, SUSPECT_S)
+        return count
 
     def _take_back(self) -> list[Outgoing]:
         """What may not have arrived, to be sent again; without one message at which the broker ends every connection."""
@@ -141,13 +147,15 @@ class Player:
             return back
         self._returns = self._returns + 1 if back[0] is self._first_back else 1
         self._first_back = back[0]
+        self.sent -= len(back)
+        self.bytes -= sum(len(message.payload) for message in back)
+        if self._returns > 1:
+            self._suspects = max(self._suspects, len(back))
         if self._returns >= MOST_RETURNS:
             self.refused += 1
             self._say(f"the broker ends the connection whenever a message on {back[0].topic} comes: it is left out")
             back = back[1:]
         self.resent += len(back)
-        self.sent -= len(back)
-        self.bytes -= sum(len(message.payload) for message in back)
         return back
 
     def _wait_for_broker(self) -> None:

@@ -180,7 +180,8 @@ class Timeline:
         self.retained += message.is_retained
         self.typed += bool(message.content_type)
         is_retained = message.is_retained and self._cut.retained == "keep"
-        return Outgoing(self._cut.prefix + message.topic, payload, message.qos, is_retained, message.content_type)
+        qos = min(message.qos, 1)  # 2 is what no program of ours speaks
+        return Outgoing(self._cut.prefix + message.topic, payload, qos, is_retained, message.content_type)
 
     def _length(self, origin_ns: int, last_offset_ns: int, count: int) -> int:
         """How long one loop takes: the span that was asked for, or up to where the next message would have come."""

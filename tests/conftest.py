@@ -1,8 +1,10 @@
 """What a machine must have for some tests, and what several areas share: ports, deadlines, brokers of both kinds.
 
 A test marked ``broker`` or ``browser`` is skipped by name where the machine has no broker or no Chromium. The gate sets
-REQUIRE_BROKER=1 and REQUIRE_BROWSER=1: there it fails instead, so that nothing goes untested unseen. (The names do not
-begin with FLEETGP_ for that is how settings begin, and the programs under test refuse settings they do not know.)
+REQUIRE_BROKER=1 and REQUIRE_BROWSER=1: there it fails instead, so that nothing goes untested unseen. It also sets
+RERUN_PROCESSES=1: such a test, whose deadlines a busy machine may break, is run once more when it fails, and the summary
+names it as RERUN. All others have to pass the first time. (The names do not begin with FLEETGP_ for that is how settings
+begin, and the programs under test refuse settings they do not know.)
 """
 
 from __future__ import annotations
@@ -26,6 +28,12 @@ BrokerKind = Literal["mosquitto", "nats"]
 
 # before any test imports numpy: on a busy machine threads that share small matrices wait for each other, up to 35 times as long
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """In the gate, tests of real processes get a second chance that is told."""
+    if _is_required("RERUN_PROCESSES") and any(map(item.get_closest_marker, ("broker", "browser"))):
+        item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -2,7 +2,7 @@
 
 All files of messages that are given together are one recording: a device goes on from one file to the next. Its time is what
 its payloads say, else when they were received. Left out and counted are messages that the broker kept from earlier
-(``retained``), the fleet's own (``fleet``), those on topics that hold no number (``no_number``), and what cannot be read.
+(``retained``), the fleet's own (``fleet``), those that describe a device or the broker (``attribute``), those on topics that hold no number (``no_number``), and what cannot be read.
 """
 
 from __future__ import annotations
@@ -115,13 +115,14 @@ class Board:
     def topics_of(self, name: str) -> list[str]:
         return [topic for topic, owners in self._owners.items() if name in owners]
 
-    def messages(self) -> Iterator[Message]:
-        """All messages of all files, in the order in which they were received. Raises RecordingError where one is damaged."""
-        files = [(found for found in read_messages(path) if not isinstance(found, Gap)) for path in self.paths]
+    def messages(self, skipped: Skipped) -> Iterator[Message]:
+        """All messages of all files in the order in which they were received, as far as they can be read; what cannot is
+        counted. Raises RecordingError where a file cannot be opened."""
+        files = [_messages(path, skipped) for path in self.paths]
         return heapq.merge(*files, key=lambda message: message.received_ns) if len(files) > 1 else files[0]
 
     def _owned(self, skipped: Skipped) -> Iterator[tuple[str, Message]]:
-        for message in self.messages():
+        for message in self.messages(skipped):
             if why := _useless(message):
                 skipped.add(why)
                 continue
@@ -134,7 +135,7 @@ class Board:
     def _look(self) -> None:
         """Find topics that hold numbers, and keep the first readings of each."""
         places = kept = 0
-        for message in self.messages():
+        for message in self.messages(Skipped()):
             places += 1
             seen = self.seen.get(message.topic)
             if kept >= MOST_SAMPLES or _useless(message) or (seen is not None and len(seen.contents) >= FIRST):
@@ -177,10 +178,20 @@ class Board:
         return [MessageStream(name, self, carried) for name, carried in zip(names, found.values(), strict=True)]
 
 
+def _messages(path: Path, skipped: Skipped) -> Iterator[Message]:
+    for found in read_messages(path, skipped):
+        if isinstance(found, Gap):
+            skipped.add("gap")
+        else:
+            yield found
+
+
 def _useless(message: Message) -> str:
     """Why a message is no reading, whatever it holds; "" where it may be one."""
     if message.topic.startswith(OURS):
         return "fleet"
+    if message.topic.startswith("$") or "/$" in message.topic:  # of Homie, and of brokers about themselves
+        return "attribute"
     return "retained" if message.is_retained else ""
 
 

@@ -90,6 +90,8 @@ def _header(path: Path, rows: Iterator[list[str]]) -> list[str]:
     header = [name.strip() for name in next(rows, [])]
     if not header:
         raise RecordingError(f"{path} is empty; a CSV recording starts with a line of column names")
+    if header[0].startswith(("[", "{")):
+        raise RecordingError(f"{path} is one JSON document; write a line for each row, with one object of its fields")
     if len(header) == 1 and (other := next((sign for sign in "\t|" if sign in header[0]), "")):
         raise RecordingError(f"{path} is separated by {other!r}, not by commas; write it with commas or semicolons")
     return header

@@ -13,7 +13,7 @@ from fleetgp.recording import csv
 from fleetgp.recording.board import Board
 from fleetgp.recording.discover import discover
 from fleetgp.recording.message import Message, Recorded
-from fleetgp.recording.messages import kind_of, read_messages
+from fleetgp.recording.messages import OF_MESSAGES, kind_of, read_messages
 from fleetgp.recording.spec import RecordingSpec
 from fleetgp.recording.table import Cells, Record, Skipped
 from fleetgp.recording.table_streams import TableFile, TableStream
@@ -86,7 +86,7 @@ def find(paths: Sequence[Path], spec: RecordingSpec | None = None) -> Found:
 
 def is_of_messages(path: Path) -> bool:
     """Whether a file holds messages, each on its topic, not rows. Raises RecordingError where it cannot be opened."""
-    return kind_of(path) in ("mcap", "messages", "mosquitto")
+    return kind_of(path) in OF_MESSAGES
 
 
 def as_messages(path: Path, spec: RecordingSpec | None = None) -> Iterator[Recorded]:

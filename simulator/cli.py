@@ -1,9 +1,12 @@
-"""The ``demo``, ``devices``, ``backtest`` and ``replay`` commands. Light: what they run is imported when they run."""
+"""The ``demo``, ``devices``, ``backtest``, ``detect`` and ``replay`` commands. Light: what they run is imported when they run."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+
+FORMS = "recordings of any form: CSV, Parquet, JSON lines, MCAP, mosquitto_sub logs; one agent a device"
+SPEC = "what the files hold; what it lacks is chosen from their first rows"
 
 
 def demo(argv: list[str]) -> int:
@@ -11,7 +14,7 @@ def demo(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="fleetgp demo",
         description="Runs a whole fleet on this machine and prints where its dashboard is; Ctrl-C stops it. Six simulated "
-        "pumps by default, or recorded files (--recording), one an agent.",
+        "pumps by default, or the devices of recorded files (--recording).",
     )
     parser.add_argument("--headless", action="store_true", help="end by itself after --seconds; for machines")
     parser.add_argument("--seconds", type=_positive, metavar="N", help="how long (default with --headless: 90)")
@@ -42,7 +45,7 @@ def devices(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="fleetgp devices",
         description="Publishes streams to a broker as devices would, on sensors/NAME: simulated pumps once a second, or "
-        "recorded files (--recording), one a device.",
+        "recorded files (--recording) of any form.",
     )
     add_arguments(parser)
     parser.add_argument("--names", nargs="+", default=["pump-1"], metavar="NAME", help="simulated devices")
@@ -71,13 +74,11 @@ def backtest(argv: list[str]) -> int:
     """run recordings through a fleet as fast as they go, and report accuracy and coverage"""
     parser = argparse.ArgumentParser(
         prog="fleetgp backtest",
-        description="Runs recorded files through the agents' and the coordinator's own brains on a simulated clock, one file "
-        "an agent: the live system, as fast as this machine can.",
+        description="Runs recorded files through the agents' and the coordinator's own brains on a simulated clock, one "
+        "device an agent: the live system, as fast as this machine can.",
     )
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="CSV or gzip CSV, one an agent")
-    parser.add_argument(
-        "--spec", type=Path, metavar="SPEC", help="what the files hold; what it lacks is chosen from their first rows"
-    )
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help=FORMS)
+    parser.add_argument("--spec", type=Path, metavar="SPEC", help=SPEC)
     parser.add_argument("--mode", choices=("fleet", "alone"), default="fleet", help="with or without the others")
     parser.add_argument("--start", metavar="T", help="leave out rows before this time, e.g. 2014-03-01")
     parser.add_argument("--end", metavar="T", help="leave out rows from this time on")
@@ -89,6 +90,26 @@ def backtest(argv: list[str]) -> int:
     from simulator import backtest as running
 
     running.show(running.backtest(args), args.json)
+    return 0
+
+
+def detect(argv: list[str]) -> int:
+    """find anomalies in recordings: since when, until when, which channels, how odd"""
+    parser = argparse.ArgumentParser(
+        prog="fleetgp detect",
+        description="Runs recorded files through an agent's own brain, each device for itself, and lists its anomalies.",
+    )
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help=FORMS)
+    parser.add_argument("--spec", type=Path, metavar="SPEC", help=SPEC)
+    parser.add_argument("--json", metavar="FILE", help="write the report to a file ('-' = standard output)")
+    parser.add_argument(
+        "--scores", metavar="FILE", help="write time, score, threshold, is_alarmed of every frame as CSV"
+    )
+    args = parser.parse_args(argv)
+
+    from simulator import detect as running
+
+    running.show(running.detect(args), args.json)
     return 0
 
 

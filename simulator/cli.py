@@ -85,7 +85,16 @@ def backtest(argv: list[str]) -> int:
     parser.add_argument("--join", action="append", default=[], metavar="AGENT=T", help="this agent first exists at T")
     parser.add_argument("--round", metavar="SPAN", help="time between rounds, e.g. 6h (default: 24 intervals)")
     parser.add_argument("--json", metavar="FILE", help="write the report to a file ('-' = standard output)")
+    parser.add_argument(
+        "--as-recorded",
+        action="store_true",
+        help="run a recorded fleet again, and compare what it says with what it said",
+    )
     args = parser.parse_args(argv)
+    if args.as_recorded:
+        from simulator.run_recorded import run_recorded
+
+        return run_recorded(args)
 
     from simulator import backtest as running
 

@@ -8,14 +8,16 @@ its dirt and the dirt of its hour: wherever a program dies, what is not dirty is
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
 from fleetgp.store.sqlite_schema import table_of, transaction
 
 MINUTES_A_STEP = 250
-STEPS = 20
-HOURS_A_STEP = 500
+STEPS = 40
+ROLL_UP_S = 0.25  # no further step is begun after that: writes wait meanwhile
+HOURS_A_STEP = 250
 _COLUMNS_A_QUERY = 200
 
 _CLOSED = """
@@ -40,19 +42,21 @@ FROM columns c WHERE c.series_id = ?2
 """
 
 
-def roll_up(connection: sqlite3.Connection, now_ms: int) -> None:
+def roll_up(connection: sqlite3.Connection, now_ms: int, clock_s: Callable[[], float] = time.monotonic) -> None:
     """Bring the rollups of closed minutes and hours up to date: at most STEPS transactions of MINUTES_A_STEP minutes,
-    one of HOURS_A_STEP hours, and one of as many hours of a store that was made before there were hours."""
+    begun within ROLL_UP_S, one of HOURS_A_STEP hours, and one of as many hours of a store that was made before there
+    were hours."""
+    end_s = clock_s() + ROLL_UP_S
     for _ in range(STEPS):
         with transaction(connection):
             closed = connection.execute(_CLOSED, (now_ms, MINUTES_A_STEP)).fetchall()
             for series_id, pairs in groupby(sorted(closed), key=lambda pair: pair[0]):
                 roll_up_minutes(connection, series_id, [minute for _, minute in pairs])
-        if len(closed) < MINUTES_A_STEP:
+        if len(closed) < MINUTES_A_STEP or clock_s() > end_s:
             break
     with transaction(connection):
         roll_up_hours(connection, connection.execute(_CLOSED_HOURS, (now_ms, HOURS_A_STEP)).fetchall())
-    _build_hours(connection)
+    build_hours(connection)
 
 
 def roll_up_minutes(connection: sqlite3.Connection, series_id: int, minutes: Sequence[int]) -> None:
@@ -92,7 +96,7 @@ def roll_up_hours(connection: sqlite3.Connection, hours: Iterable[tuple[int, int
         connection.execute("DELETE FROM dirty_hours WHERE series_id = ? AND hour = ?", (series_id, hour))
 
 
-def _build_hours(connection: sqlite3.Connection) -> None:
+def build_hours(connection: sqlite3.Connection) -> None:
     """Make hours of rollups that were there before there were hours, the newest first, at most HOURS_A_STEP."""
     left = HOURS_A_STEP
     with transaction(connection):

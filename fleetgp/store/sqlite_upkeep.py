@@ -21,6 +21,7 @@ SERIES_A_STEP = 250
 ROWS_A_STEP = 5_000  # in one transaction
 ROWS_A_CALL = 60_000  # of all series: more than what the fastest bridge writes between two calls
 DOCUMENTS_A_STEP = 1_000
+REMOVED = "removed"  # kind of a series that somebody removed and whose rows are still going
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,13 @@ def drop_old(
     """Apply retention to some series, each step in a transaction of its own. Returns new floors by id of the series."""
     floors, budget = {}, Budget()
     for series_id in series_ids:
-        kind, last_ms = connection.execute("SELECT kind, last_ms FROM series WHERE id = ?", (series_id,)).fetchone()
+        found = connection.execute("SELECT kind, last_ms FROM series WHERE id = ?", (series_id,)).fetchone()
+        if found is None or budget.left <= 0:
+            continue  # removed by another program, or for the next call
+        kind, last_ms = found
+        if kind == REMOVED:
+            remove_step(connection, series_id)
+            continue
         floor_ms = drop_before(connection, series_id, _floors(retention.of(kind), min(last_ms, now_ms)), budget)
         if floor_ms is not None:
             floors[series_id] = floor_ms
@@ -174,6 +181,35 @@ def _drop_hours(connection: sqlite3.Connection, series_id: int, floor_ms: int) -
             starts += [] if first is None else [first * span_ms]
         connection.execute("UPDATE series SET first_ms = max(first_ms, ?) WHERE id = ?", (min(starts), series_id))
     return ROWS_A_STEP - left
+
+
+def remove_step(connection: sqlite3.Connection, series_id: int) -> bool:
+    """Drop so many rows of a series that was set aside as REMOVED; True when nothing is left of it."""
+    with transaction(connection):
+        kind = connection.execute("SELECT kind FROM series WHERE id = ?", (series_id,)).fetchone()
+        if kind != (REMOVED,):
+            return True  # another program was quicker, and the number may be that of a new series by now
+        table = table_of(series_id)
+        tables = [(table, "at_ms, ordinal", "", ())] + [
+            (name, f"series_id, {key}", "WHERE series_id = ?", (series_id,))
+            for name, key in (
+                ("rollup", "position, minute"),
+                ("hourly", "position, hour"),
+                ("dirty", "minute"),
+                ("dirty_hours", "hour"),
+            )
+        ]
+        for name, key, where, arguments in tables:
+            gone = connection.execute(
+                f"DELETE FROM {name} WHERE ({key}) IN (SELECT {key} FROM {name} {where} LIMIT ?)",
+                (*arguments, ROWS_A_STEP),
+            ).rowcount
+            if gone == ROWS_A_STEP:
+                return False
+        connection.execute(f"DROP TABLE {table}")
+        connection.execute("DELETE FROM columns WHERE series_id = ?", (series_id,))
+        connection.execute("DELETE FROM series WHERE id = ?", (series_id,))
+    return True
 
 
 def _positions(connection: sqlite3.Connection, series_id: int) -> list[int]:

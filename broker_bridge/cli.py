@@ -1,4 +1,4 @@
-"""The ``bridge``, ``doctor`` and ``store`` commands. Light: what they run is imported when they run."""
+"""The ``bridge``, ``record``, ``doctor`` and ``store`` commands. Light: what they run is imported when they run."""
 
 from __future__ import annotations
 
@@ -32,6 +32,43 @@ def bridge(argv: list[str]) -> int:
 
     run_bridge(settings)
     return 0
+
+
+def record(argv: list[str]) -> int:
+    """record what travels over the broker to a file, with everything that matters"""
+    import argparse
+    from pathlib import Path
+
+    from fleetgp.runtime.arguments import add_arguments
+
+    parser = argparse.ArgumentParser(
+        prog="fleetgp record",
+        description="Records messages to an MCAP file: topic, payload, quality, retained flag, content type and times, with a "
+        "mark where the connection was away. Ends after --seconds, or in order with Ctrl-C. fleetgp replay plays it again.",
+    )
+    add_arguments(parser)
+    parser.add_argument(
+        "--topics", nargs="+", default=["#"], metavar="FILTER", help="what to record, e.g. 'sensors/#' (all)"
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="FILE", help="e.g. monday.mcap; never written over"
+    )
+    parser.add_argument("--seconds", type=float, metavar="N", help="how long (until Ctrl-C)")
+    parser.add_argument(
+        "--rotate", metavar="SIZE", help="begin another file at this size, e.g. 100MB: FILE-0001.mcap, ..."
+    )
+    parser.add_argument(
+        "--retained",
+        choices=("keep", "skip"),
+        default="keep",
+        help="with or without what the broker remembers from before the recording (keep)",
+    )
+    parser.add_argument("--json", metavar="FILE", help="write what was recorded to a file ('-' = standard output)")
+    args = parser.parse_args(argv)
+
+    from broker_bridge.run_record import run_record
+
+    return run_record(args)
 
 
 def doctor(argv: list[str]) -> int:

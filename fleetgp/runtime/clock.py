@@ -14,6 +14,10 @@ class Clock(Protocol):
         """UTC milliseconds since 1970; never less than it said before in this process."""
         ...
 
+    def now_ns(self) -> int:
+        """The same in nanoseconds, as fine as the machine tells it."""
+        ...
+
     def monotonic_s(self) -> float:
         """Seconds since some moment; untouched by changes of the wall clock. For spans and deadlines."""
         ...
@@ -27,15 +31,19 @@ class SteadyWall:
     """
 
     def __init__(self) -> None:
-        self._last_ms = 0.0
+        self._last_ns = 0
         self._last_s = 0.0
 
     def read(self, wall_ms: float, monotonic_s: float) -> int:
-        """The time to tell, from what both clocks show now."""
-        half_speed_ms = self._last_ms + 500.0 * max(0.0, monotonic_s - self._last_s)
-        self._last_ms = max(wall_ms, half_speed_ms)
+        """The time to tell in ms, from what both clocks show now."""
+        return self.read_ns(round(wall_ms * 1e6), monotonic_s) // 1_000_000
+
+    def read_ns(self, wall_ns: int, monotonic_s: float) -> int:
+        """The time to tell in ns, from what both clocks show now."""
+        half_speed_ns = self._last_ns + int(5e8 * max(0.0, monotonic_s - self._last_s))
+        self._last_ns = max(wall_ns, half_speed_ns)
         self._last_s = monotonic_s
-        return int(self._last_ms)
+        return self._last_ns
 
 
 class SystemClock:
@@ -46,8 +54,11 @@ class SystemClock:
         self._lock = threading.Lock()
 
     def now_ms(self) -> int:
+        return self.now_ns() // 1_000_000
+
+    def now_ns(self) -> int:
         with self._lock:
-            return self._steady.read(time.time() * 1000.0, time.monotonic())
+            return self._steady.read_ns(time.time_ns(), time.monotonic())
 
     def monotonic_s(self) -> float:
         return time.monotonic()
@@ -62,6 +73,9 @@ class FakeClock:
 
     def now_ms(self) -> int:
         return self._start_ms + round(self._elapsed_s * 1000.0)
+
+    def now_ns(self) -> int:
+        return self._start_ms * 1_000_000 + round(self._elapsed_s * 1e9)
 
     def monotonic_s(self) -> float:
         return self._elapsed_s

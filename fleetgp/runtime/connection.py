@@ -117,7 +117,8 @@ class _Listener:
             message.retain,
             message.mid,
             self._generation,
-            self._clock.now_ms(),
+            self._clock.now_ns(),
+            _content_type(message.properties),
         )
         self.happened.append(Arrived(incoming))
 
@@ -192,7 +193,11 @@ class Connection:
 
     def publish(self, message: Outgoing) -> int | None:
         """Hand a message to the socket; returns its number for ``Confirmed``, None when there is no connection."""
-        info = self._client.publish(message.topic, message.payload, message.qos, message.is_retained)
+        properties = None
+        if message.content_type and self._is_v5:
+            properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
+            properties.ContentType = message.content_type
+        info = self._client.publish(message.topic, message.payload, message.qos, message.is_retained, properties)
         return info.mid if info.rc == MQTTErrorCode.MQTT_ERR_SUCCESS else None
 
     def ack(self, mid: int) -> None:
@@ -242,6 +247,11 @@ def _read_to_end(sock: socket.socket) -> None:
                 pass
         except OSError:  # timed out or reset: there is nothing left to be polite about
             return
+
+
+def _content_type(properties: Properties | None) -> str:
+    """What MQTT 5 says of a payload's form; "" where it says nothing."""
+    return str(getattr(properties, "ContentType", "")) if properties is not None else ""
 
 
 def _leave_writing_to_step(_client: Any, _data: Any, _sock: Any) -> None:

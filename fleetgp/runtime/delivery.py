@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from fleetgp.errors import StorageError
 from fleetgp.runtime.connection import Connection
@@ -27,7 +27,8 @@ class Delivery:
         self._outbox = outbox
         self._note_failure = note_failure
         self._connection: Connection | None = None
-        self._pending: dict[int, int | None] = {}
+        self._pending: dict[int, int | Outgoing | None] = {}
+        self._returned: list[Outgoing] = []
         self._in_flight: set[int] = set()
         self._backlog_until = 0
 
@@ -35,6 +36,11 @@ class Delivery:
     def pending(self) -> int:
         """Messages handed over and not confirmed."""
         return len(self._pending)
+
+    @property
+    def unconfirmed(self) -> int:
+        """Messages handed over and not confirmed, and those that wait to be taken back."""
+        return len(self._pending) + len(self._returned)
 
     @property
     def is_idle(self) -> bool:
@@ -51,14 +57,31 @@ class Delivery:
             self._note_failure(error)
 
     def end(self) -> None:
-        """The connection is over: whatever was not confirmed is sent again by the next one, from the outbox."""
+        """The connection is over: whatever was not confirmed is sent again by the next one, from the outbox, or by the
+        owner who takes it back."""
         self._connection = None
+        self._returned += [kept for kept in self._pending.values() if isinstance(kept, Outgoing)]
         self._pending.clear()
         self._in_flight.clear()
 
     def publish(self, message: Outgoing) -> bool:
         """Hand over a message outside the outbox; False when it cannot be taken now."""
         return len(self._pending) < MAX_PENDING and self._hand_over(message, None)
+
+    def hand_over(self, messages: Sequence[Outgoing]) -> int:
+        """Hand over messages outside the outbox, in order, as many as can be taken now; QoS 1 ones that the connection ends
+        before they are confirmed wait for ``take_back``."""
+        taken = 0
+        for message in messages[: max(0, MAX_PENDING - self.unconfirmed)]:
+            if not self._hand_over(message, message if message.qos else None):
+                break
+            taken += 1
+        return taken
+
+    def take_back(self) -> list[Outgoing]:
+        """What was handed over and may not have arrived, in order; forgotten here."""
+        returned, self._returned = self._returned, []
+        return returned
 
     def pump(self) -> None:
         """Hand over from the outbox what the windows allow: live messages first, then backlog."""
@@ -79,11 +102,11 @@ class Delivery:
 
     def confirm(self, mid: int) -> None:
         """The broker has the message with this number."""
-        entry_id = self._pending.pop(mid, None)
-        if entry_id is not None and self._outbox is not None:
-            self._in_flight.discard(entry_id)
+        kept = self._pending.pop(mid, None)
+        if isinstance(kept, int) and self._outbox is not None:
+            self._in_flight.discard(kept)
             try:
-                self._outbox.done(entry_id)
+                self._outbox.done(kept)
             except StorageError as error:
                 self._note_failure(error)
 
@@ -96,13 +119,13 @@ class Delivery:
                 self._backlog_until = 0
         return waiting
 
-    def _hand_over(self, message: Outgoing, entry_id: int | None) -> bool:
+    def _hand_over(self, message: Outgoing, kept: int | Outgoing | None) -> bool:
         if self._connection is None:
             return False
         mid = self._connection.publish(message)
         if mid is None:
             return False
-        self._pending[mid] = entry_id
-        if entry_id is not None:
-            self._in_flight.add(entry_id)
+        self._pending[mid] = kept
+        if isinstance(kept, int):
+            self._in_flight.add(kept)
         return True

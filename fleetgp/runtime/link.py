@@ -32,7 +32,10 @@ class Link:
 
 @dataclass(frozen=True)
 class Incoming:
-    """A message from the broker. generation: the connection it came on; mid: its number there, for ``Session.ack``."""
+    """A message from the broker. generation: the connection it came on; mid: its number there, for ``Session.ack``.
+
+    received_ns: UTC epoch ns. content_type: of MQTT 5, "" where none was sent.
+    """
 
     topic: str
     payload: bytes
@@ -40,17 +43,24 @@ class Incoming:
     is_retained: bool
     mid: int
     generation: int
-    received_ms: int
+    received_ns: int
+    content_type: str = ""
+
+    @property
+    def received_ms(self) -> int:
+        """UTC epoch ms."""
+        return self.received_ns // 1_000_000
 
 
 @dataclass(frozen=True)
 class Outgoing:
-    """A message to the broker."""
+    """A message to the broker. content_type: told where MQTT 5 is spoken; 3.1.1 has no place for it."""
 
     topic: str
     payload: bytes
     qos: int = 0
     is_retained: bool = False
+    content_type: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,6 +29,7 @@ from fleetgp.runtime.connection import (
 )
 from fleetgp.runtime.delivery import Delivery
 from fleetgp.runtime.intake import Intake
+from fleetgp.runtime.lane import Lane
 from fleetgp.runtime.link import (
     Backoff,
     Incoming,
@@ -86,6 +87,7 @@ class Session:
         self._delivery = Delivery(outbox, self._note_outbox_failure)
         self._backoff = Backoff(random.Random())
         self._changed = threading.Condition(threading.RLock())
+        self.lane = Lane(self._delivery, self._changed, lambda: self._is_ready)
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
@@ -94,8 +96,7 @@ class Session:
         self._is_ready = False
         self._ready_since_s = 0.0
         self._part_by_s: float | None = None
-        self._is_taken_over = False
-        self._is_refused = False
+        self._is_taken_over = self._is_refused = False
         self._complaints = Complaints(log, clock)
         self._echo = Echo(config.heartbeat_topic, config.heartbeat_s, clock)
         self._rival = Rival()
@@ -183,11 +184,8 @@ class Session:
 
     def figures(self) -> dict[str, float]:
         """Depths of the queues now."""
-        outbox = (
-            {"outbox_depth": float(self._outbox.depth), "outbox_bytes": float(self._outbox.bytes)}
-            if self._outbox
-            else {}
-        )
+        own = self._outbox
+        outbox = {"outbox_depth": float(own.depth), "outbox_bytes": float(own.bytes)} if own else {}
         return {
             "mqtt_connected": float(self._is_ready),
             "inbox_depth": float(self._intake.inbox.depth),

@@ -54,3 +54,17 @@ def test_a_fake_clock_moves_only_when_told() -> None:
     assert clock.now_ms() == 3900
     with pytest.raises(ValueError, match="go back"):
         clock.advance(-1)
+
+
+def test_nanoseconds_are_the_same_time_told_finer() -> None:
+    """Two messages within one millisecond keep their order and their distance."""
+    steady = SteadyWall()
+    assert steady.read_ns(1_700_000_000_123_456_789, 1.0) == 1_700_000_000_123_456_789
+    assert steady.read_ns(1_700_000_000_123_456_000, 1.0) == 1_700_000_000_123_456_789
+    fake = FakeClock(at_ms=1000)
+    fake.advance(0.000_25)
+    assert (fake.now_ns(), fake.now_ms()) == (1_000_250_000, 1000)
+    clock = SystemClock()
+    first, second = clock.now_ns(), clock.now_ns()
+    assert first <= second
+    assert clock.now_ms() * 1_000_000 <= clock.now_ns()

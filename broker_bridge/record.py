@@ -1,0 +1,240 @@
+"""Records what travels over a broker: every message with its topic, quality, retained flag, content type and times.
+
+The session is not persistent: a recorder that ended leaves no queue behind at the broker. What is said while it has no
+connection is therefore not recorded; such a gap is marked in the file. Messages are acknowledged once they are in the file,
+so that a broker is never asked for more than the disk takes.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import uuid
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from broker_bridge.continuity import Continuity
+from broker_bridge.own_time import own_time_ns
+from broker_bridge.rolling import Rolling
+from broker_bridge.screen import Screen, size, span
+from fleetgp.errors import RecordingError, ServiceError
+from fleetgp.recording.message import Gap, Message
+from fleetgp.runtime.clock import Clock, SystemClock
+from fleetgp.runtime.logs import make_log
+from fleetgp.runtime.mqtt import Incoming, Outgoing, Session, SessionConfig
+from fleetgp.runtime.program import broker_link
+from fleetgp.runtime.settings import Settings
+
+CONNECT_S = 10.0
+STEP_S = 0.1  # longest wait for a message: bounds how late a stop is noticed
+BATCH = 2000
+INBOX = 20_000  # messages between the connection and the file
+FLUSH_S = 2.0  # how long messages wait to be in the file where they are too few to fill a chunk
+FLUSH_UNACKNOWLEDGED = 10  # most that wait so: brokers stop sending at 20 by default
+DRAIN_S = 1.0  # at the end, for what is here already
+PART_S = 1.0
+_THROWN_AWAY = ("inbox_dropped", "inbox_refused", "oversized", "unreadable")
+
+
+@dataclass(frozen=True)
+class Order:
+    """What to record. seconds: how long, None = until stopped. rotate_bytes: about the size of one file, None = one file."""
+
+    topics: tuple[str, ...]
+    path: Path
+    seconds: float | None = None
+    rotate_bytes: int | None = None
+    keeps_retained: bool = True
+
+
+@dataclass
+class Recorded:
+    """What a recording came to. lost: messages that came and could not be written; trouble: why it ended early."""
+
+    files: list[str] = field(default_factory=list)
+    messages: int = 0
+    topics: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    messages_per_s: float = 0.0
+    gaps: list[dict[str, object]] = field(default_factory=list)
+    retained_left_out: int = 0
+    lost: int = 0
+    trouble: str = ""
+
+
+class Recorder:
+    """One recording from the connection to the closed file. ``run`` returns when it was asked to stop, or time is up."""
+
+    def __init__(self, settings: Settings, order: Order, stopping: threading.Event, clock: Clock | None = None) -> None:
+        """Raises ConfigError for settings or topics that cannot be, RecordingError where the file is there already."""
+        Rolling.check(order.path, order.rotate_bytes)
+        self.order = order
+        self.clock: Clock = clock or SystemClock()
+        self.screen = Screen(self.clock)
+        self._stopping = stopping
+        self._link = broker_link(settings)
+        log = make_log("record", settings.text("logs.form"), settings.text("logs.level"), stream=self.screen)  # type: ignore[arg-type]
+        config = SessionConfig(
+            client_id=f"fleetgp-record-{os.getpid()}-{uuid.uuid4().hex[:6]}",
+            subscriptions=tuple((pattern, 1) for pattern in order.topics),
+            keepalive_s=settings.whole("mqtt.keepalive_s"),
+            inbox_capacity=INBOX,
+            version=settings.text("mqtt.version"),
+        )
+        self.session = Session(self._link, config, clock=self.clock, birth=self._note_connection, log=log)
+        self.told = Recorded()
+        self._connections: deque[tuple[int, int]] = deque()  # generation and time of each, from the session's thread
+        self._topics: set[str] = set()
+        self._unsettled: list[Incoming] = []
+        self._flushed_s = self.clock.monotonic_s()
+
+    def run(self) -> Recorded:
+        """Raises ServiceError where there is no broker or it refuses a topic, RecordingError where no file can be made."""
+        self.session.start()
+        try:
+            self._connect()
+            self.continuity = Continuity(self.clock.now_ns())
+            self.file = Rolling(self.order.path, self._about(), self.order.rotate_bytes)
+            started_s = self.clock.monotonic_s()
+            try:
+                self._record(started_s)
+            except RecordingError as err:
+                self.told.trouble = str(err)
+            self._finish(started_s)
+        finally:
+            self.session.stop(timeout_s=PART_S)
+        return self.told
+
+    def _connect(self) -> None:
+        by_s = self.clock.monotonic_s() + CONNECT_S
+        while not self.session.wait_connected(STEP_S):
+            if self._stopping.is_set():
+                raise ServiceError("stopped before a broker was found; nothing was recorded")
+            if self.clock.monotonic_s() > by_s:
+                where = f"{self._link.host}:{self._link.port}"
+                raise ServiceError(f"no connection to the broker at {where} within {CONNECT_S:.0f} s; nothing recorded")
+        refused = self.session.counters().get("subscriptions_refused", 0)
+        if refused:
+            raise ServiceError(f"the broker refuses {refused} of these topics; check what it lets this user read")
+
+    def _about(self) -> Mapping[str, str]:
+        return {
+            "broker": f"{'mqtts' if self._link.is_tls else 'mqtt'}://{self._link.host}:{self._link.port}",
+            "topics": " ".join(self.order.topics),
+            "started": datetime.fromtimestamp(self.clock.now_ns() / 1e9, UTC).isoformat().replace("+00:00", "Z"),
+            "retained": "keep" if self.order.keeps_retained else "skip",
+        }
+
+    def _note_connection(self) -> tuple[Outgoing, ...]:
+        self._connections.append((self.session.generation, self.clock.now_ns()))
+        return ()
+
+    def _record(self, started_s: float) -> None:
+        seconds = self.order.seconds
+        while not self._stopping.is_set():
+            if seconds is not None and self.clock.monotonic_s() - started_s >= seconds:
+                break
+            batch = self.session.receive(BATCH, STEP_S)
+            self._take(batch)
+            self._settle(is_dry=len(batch) < BATCH)
+            self._note_losses()
+            if self.screen.is_due:
+                self.screen.show(self._progress(self.clock.monotonic_s() - started_s))
+        by_s = self.clock.monotonic_s() + DRAIN_S
+        while self.clock.monotonic_s() < by_s and (left := self.session.receive(BATCH, 0.0)):
+            self._take(left)
+
+    def _take(self, batch: list[Incoming]) -> None:
+        """Write what came, each connection's messages after the gap before it."""
+        if not batch:
+            while self._connections:
+                self._mark(self.continuity.connected(*self._connections.popleft()))
+            return
+        generation = batch[0].generation
+        last = batch[-1]
+        if generation == last.generation:
+            self._write(batch, generation)
+            return
+        same = [message for message in batch if message.generation == generation]
+        self._write(same, generation)
+        self._take(batch[len(same) :])
+
+    def _write(self, batch: list[Incoming], generation: int) -> None:
+        """Messages of one connection."""
+        while self._connections and self._connections[0][0] <= generation:
+            self._mark(self.continuity.connected(*self._connections.popleft()))
+        # retained messages may come before the broker has confirmed the subscription
+        self._mark(self.continuity.connected(generation, batch[0].received_ns))
+        file, keeps_retained, topics = self.file, self.order.keeps_retained, self._topics
+        written = 0
+        for m in batch:
+            if m.is_retained and not keeps_retained:
+                self.told.retained_left_out += 1
+                self.session.ack(m)
+                continue
+            file.write(
+                Message(m.topic, m.payload, m.received_ns, own_time_ns(m.payload), m.qos, m.is_retained, m.content_type)
+            )
+            topics.add(m.topic)
+            written += 1
+            if m.qos:
+                self._unsettled.append(m)
+        self.told.messages += written
+        self.continuity.heard(batch[-1].received_ns)
+
+    def _settle(self, *, is_dry: bool) -> None:
+        """Put what was written into the file and acknowledge it, when nothing more waits or it is time."""
+        waiting = len(self._unsettled)
+        is_full = waiting >= (FLUSH_UNACKNOWLEDGED if is_dry else BATCH)
+        if is_full or self.clock.monotonic_s() - self._flushed_s >= FLUSH_S:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._flushed_s = self.clock.monotonic_s()
+        self.file.flush()
+        for message in self._unsettled:
+            self.session.ack(message)
+        self._unsettled.clear()
+
+    def _note_losses(self) -> None:
+        counters = self.session.counters()
+        self.told.lost = sum(counters.get(name, 0) for name in _THROWN_AWAY)
+        self._mark(self.continuity.thrown_away(self.told.lost, self.clock.now_ns()))
+
+    def _mark(self, gap: Gap | None) -> None:
+        if gap is None:
+            return
+        self.file.mark_gap(gap)
+        seconds = (gap.end_ns - gap.start_ns) / 1e9
+        self.told.gaps.append({"start_ns": gap.start_ns, "end_ns": gap.end_ns, "seconds": seconds, "why": gap.why})
+        self.screen.say(f"gap of {span(seconds)} in the recording: {gap.why}")
+
+    def _finish(self, started_s: float) -> None:
+        """Close the file, whatever became of the disk, and count."""
+        told = self.told
+        try:
+            if not told.trouble:
+                self._mark(self.continuity.ended(self.clock.now_ns(), is_connected=self.session.is_connected))
+                self._flush()
+                self._note_losses()
+            self.file.close(lost=str(told.lost))
+        except RecordingError as err:
+            told.trouble = told.trouble or str(err)
+        told.seconds = self.clock.monotonic_s() - started_s
+        told.files = [str(path) for path in self.file.files]
+        told.topics = len(self._topics)
+        told.bytes = self.file.bytes_written
+        told.messages_per_s = told.messages / told.seconds if told.seconds else 0.0
+
+    def _progress(self, seconds: float) -> str:
+        told = self.told
+        away = "" if self.session.is_connected else ", no connection to the broker: waiting for it"
+        rate = told.messages / seconds if seconds else 0.0
+        return (
+            f"{span(seconds)}: {told.messages:,} messages, {rate:,.0f}/s, {len(self._topics)} topics, "
+            f"{size(self.file.bytes_written)}, {len(told.gaps)} gaps, {told.lost} lost{away}"
+        )

@@ -60,6 +60,10 @@ def _add_choices(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--from", dest="begin", metavar="T", help="from this time on: 2026-03-04T10:00 (UTC) or +10min")
     parser.add_argument("--to", dest="end", metavar="T", help="up to this time, which is left out")
     parser.add_argument("--spec", type=Path, metavar="SPEC", help="what a table holds; which channels a table gets")
+    parser.add_argument(
+        "--inject", action="append", default=[], metavar="FAULT", help="put a fault in; docs/faults.md has the words"
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the faults' chances (0)")
     parser.add_argument("--start", metavar="T", help="when a log of mosquitto_sub without times began")
     parser.add_argument("--every", metavar="SPAN", help="how far its lines are apart, e.g. 1s")
     parser.add_argument("--force", action="store_true", help="replace OUT where it is there already")

@@ -21,6 +21,7 @@ from fleetgp.payloads.plain import FIELD
 from fleetgp.recording.message import Gap, Recorded
 from fleetgp.wire.topics import ROOT
 
+OURS = "sensors/"  # where ``fleetgp devices`` publishes: what follows is the device
 MAX_FIELDS = 4096
 ROW_GROUP = 65_536  # rows that a Parquet file is written and read by
 
@@ -51,11 +52,12 @@ def readings(recorded: Iterable[Recorded], left_out: MutableMapping[str, int]) -
         for code, count in content.rejected.items():
             left_out[code] = left_out.get(code, 0) + count
         at_ms = message.received_ns // 1_000_000 if content.at_ms is None else content.at_ms
-        device, _, name = message.topic.rpartition("/")
+        topic = message.topic.removeprefix(OURS)
+        device, _, name = topic.rpartition("/")
         if content.values.keys() == {FIELD} and content.at_ms is None and device:
             yield Reading(at_ms, device, {name: content.values[FIELD]})
         elif content.values:
-            yield Reading(at_ms, message.topic, content.values)
+            yield Reading(at_ms, topic, content.values)
 
 
 def fields(rows: Iterable[Reading]) -> list[str]:

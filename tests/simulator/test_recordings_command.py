@@ -194,3 +194,44 @@ def test_what_cannot_be_done_is_said_in_a_line(
     assert text.count("\n") == 1
     assert not list(tmp_path.glob("out.*"))
     assert not list(tmp_path.glob(".part-*"))
+
+
+def test_tables_become_messages_and_messages_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """CSV to MCAP to Parquet to CSV: the numbers are those of the first file."""
+    table = tmp_path / "pump.csv"
+    lines = [f"2026-03-04T09:{n:02}:00.000Z,{20.5 + n / 7},{n}" for n in range(50)]
+    table.write_text("\n".join(["time,temp,rpm", *lines, ""]))
+    path = table
+    for name in ("a.mcap", "b.parquet", "c.csv"):
+        assert told(capsys, "convert", path, tmp_path / name)["messages"] == 50
+        path = tmp_path / name
+    with path.open() as file:
+        rows = list(csv.DictReader(file))
+    assert [f"{row['time']},{row['temp']},{row['rpm']}" for row in rows] == [
+        ",".join([time, repr(float(temp)), rpm]) for time, temp, rpm in (line.split(",") for line in lines)
+    ]
+    assert {row["device"] for row in rows} == {"pump"}
+
+
+def test_a_spec_chooses_and_names_the_columns(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = tmp_path / "spec.toml"
+    spec.write_text('[channels]\nwarmth = { field = "t" }\n')
+    told(capsys, "convert", whole, tmp_path / "a.csv", "--spec", spec)
+    assert (tmp_path / "a.csv").read_text().splitlines()[:2] == [
+        "time,device,warmth",
+        "2026-03-04T09:15:30.000Z,pump/0,0.5",
+    ]
+    spec.write_text("[channels]\ncold = {}\n")
+    assert "no field 'cold'" in said(capsys, "convert", whole, tmp_path / "b.csv", "--spec", spec, status=2)
+
+
+def test_faults_are_put_in_and_the_truth_is_beside(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "a.jsonl"
+    report = told(capsys, "convert", whole, output, "--inject", "offset:pump/1:t@+10s+10s=100", "--seed", "3")
+    found = [item for item in read_messages(output) if isinstance(item, Message)]
+    off = [n for n, (item, sent) in enumerate(zip(found, read(whole), strict=False)) if item != sent and n < 30]
+    assert off == [11, 13, 15, 17, 19]
+    assert json.loads(found[11].payload) == {"t": 111.5}
+    assert json.loads(Path(report["truth"]).read_text())["faults"]

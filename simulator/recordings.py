@@ -18,7 +18,7 @@ def recordings(argv: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="fleetgp recordings",
-        description="Looks after recorded files: MCAP as fleetgp record writes it, lines of JSON, logs of mosquitto_sub, "
+        description="Looks after recorded files: MCAP as fleetgp record writes it, lines of JSON, logs of mosquitto_sub,\n"
         "and tables (CSV, Parquet).",
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -47,6 +47,9 @@ def _parser() -> argparse.ArgumentParser:
         "output", type=Path, metavar="OUT", help="ends in .mcap, .jsonl, .csv (each also with .gz), .parquet"
     )
     _add_choices(convert)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    usages = (action.format_usage().removeprefix("usage: ") for action in (listing, info, verify, recover, convert))
+    parser.epilog = "\n".join(usages)
     return parser
 
 

@@ -2,7 +2,7 @@
 
 The records are those of the MCAP specification (https://mcap.dev/spec) and of the ``mcap`` library; the chunks are put
 together here, for three reasons: every chunk repeats the channels it uses, so that it can be read when those before it are
-damaged; a finished chunk is in the file, not in a buffer, when ``write`` returns; and a message costs a fraction of the time.
+damaged; a finished chunk is in the file, not in a buffer, when ``write`` returns; and a message costs half the time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The ``demo``, ``devices``, ``backtest`` and ``detect`` commands. Light: what they run is imported when they run."""
+"""The ``demo``, ``devices``, ``backtest``, ``detect`` and ``replay`` commands. Light: what they run is imported when they run."""
 
 from __future__ import annotations
 
@@ -85,7 +85,16 @@ def backtest(argv: list[str]) -> int:
     parser.add_argument("--join", action="append", default=[], metavar="AGENT=T", help="this agent first exists at T")
     parser.add_argument("--round", metavar="SPAN", help="time between rounds, e.g. 6h (default: 24 intervals)")
     parser.add_argument("--json", metavar="FILE", help="write the report to a file ('-' = standard output)")
+    parser.add_argument(
+        "--as-recorded",
+        action="store_true",
+        help="run a recorded fleet again, and compare what it says with what it said",
+    )
     args = parser.parse_args(argv)
+    if args.as_recorded:
+        from simulator.run_recorded import run_recorded
+
+        return run_recorded(args)
 
     from simulator import backtest as running
 
@@ -111,6 +120,56 @@ def detect(argv: list[str]) -> int:
 
     running.show(running.detect(args), args.json)
     return 0
+
+
+def replay(argv: list[str]) -> int:
+    """play recordings to a broker at any speed, in their order and spacing"""
+    from fleetgp.runtime.arguments import add_arguments
+
+    parser = argparse.ArgumentParser(
+        prog="fleetgp replay",
+        description="Plays recorded messages to a broker, each at its own moment, with the quality and the retained flag that "
+        "it was recorded with. Late messages go at once, and how late they were is reported. docs/replay.md says more.",
+    )
+    add_arguments(parser)
+    parser.add_argument(
+        "files", nargs="+", type=Path, metavar="FILE", help="recordings; several are merged by their times"
+    )
+    parser.add_argument("--speed", default="1", metavar="X", help="how many times faster, or max (1)")
+    parser.add_argument(
+        "--from", dest="begin", metavar="T", help="begin here: a time, or +10min after the first message"
+    )
+    parser.add_argument(
+        "--to", dest="end", metavar="T", help="end before this time, or so long after the first message"
+    )
+    parser.add_argument(
+        "--topic", action="append", default=[], metavar="FILTER", help="only these, e.g. 'sensors/#'; may be repeated"
+    )
+    parser.add_argument("--prefix", default="", metavar="PREFIX", help="put before every topic, e.g. replay/")
+    parser.add_argument(
+        "--rebase", metavar="SHIFT", help="move times inside payloads: now (the first message is now), +1h, -2d"
+    )
+    parser.add_argument("--loop", nargs="?", const=0, type=int, metavar="N", help="again and again, or N times")
+    parser.add_argument(
+        "--own-topics", action="store_true", help="also what the fleet's programs said of themselves (fleetgp/...)"
+    )
+    parser.add_argument(
+        "--retained",
+        choices=("keep", "plain", "skip"),
+        default="keep",
+        help="messages that were retained: retained again, as plain messages, or not at all (keep)",
+    )
+    parser.add_argument(
+        "--inject", action="append", default=[], metavar="FAULT", help="put a fault in; docs/faults.md has the words"
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the faults' chances (0)")
+    parser.add_argument("--spec", type=Path, metavar="SPEC", help="what tables (CSV, Parquet) hold")
+    parser.add_argument("--json", metavar="FILE", help="write the report to a file ('-' = standard output)")
+    args = parser.parse_args(argv)
+
+    from simulator.run_replay import run_replay
+
+    return run_replay(args)
 
 
 def _positive(text: str) -> float:

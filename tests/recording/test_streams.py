@@ -127,6 +127,12 @@ def test_a_table_is_the_messages_that_its_devices_would_send(tmp_path: Path) -> 
     assert json.loads(next(as_messages(path, only)).payload) == {"flow": 2.0, "time": START_MS, "seq": 0}  # type: ignore[union-attr]
 
 
+def test_tables_that_are_sent_together_are_told_apart(tmp_path: Path) -> None:
+    paths = [table(tmp_path / f"valve{n}" / "8.csv", "x", "abab", is_one_clock=True) for n in (1, 2)]
+    said = [{m.topic for m in as_messages(path, SPEC, paths) if isinstance(m, Message)} for path in paths]
+    assert said == [{"sensors/valve1-8"}, {"sensors/valve2-8"}]
+
+
 def test_a_table_of_fields_that_come_one_by_one_is_sent_one_by_one(tmp_path: Path) -> None:
     path = tmp_path / "pump.jsonl"
     path.write_text("".join(json.dumps({"time": START_MS + k, "ab"[k % 2]: k}) + "\n" for k in range(6)))

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from broker_bridge.connecting import wait_for_broker
 from broker_bridge.continuity import Continuity
 from broker_bridge.own_time import own_time_ns
 from broker_bridge.rolling import Rolling
@@ -28,7 +29,6 @@ from fleetgp.runtime.mqtt import Incoming, Outgoing, Session, SessionConfig
 from fleetgp.runtime.program import broker_link
 from fleetgp.runtime.settings import Settings
 
-CONNECT_S = 10.0
 STEP_S = 0.1  # longest wait for a message: bounds how late a stop is noticed
 BATCH = 2000
 INBOX = 20_000  # messages between the connection and the file
@@ -110,13 +110,7 @@ class Recorder:
         return self.told
 
     def _connect(self) -> None:
-        by_s = self.clock.monotonic_s() + CONNECT_S
-        while not self.session.wait_connected(STEP_S):
-            if self._stopping.is_set():
-                raise ServiceError("stopped before a broker was found; nothing was recorded")
-            if self.clock.monotonic_s() > by_s:
-                where = f"{self._link.host}:{self._link.port}"
-                raise ServiceError(f"no connection to the broker at {where} within {CONNECT_S:.0f} s; nothing recorded")
+        wait_for_broker(self.session, self._link, self._stopping, self.clock)
         refused = self.session.counters().get("subscriptions_refused", 0)
         if refused:
             raise ServiceError(f"the broker refuses {refused} of these topics; check what it lets this user read")

@@ -40,7 +40,7 @@ class Sources:
             scan = mcap.recover(path)
             yield from scan
             for damage in scan.damages:
-                self._note(f"{path} is damaged: {damage.why}")
+                self._note(f"{path}: {damage.why}")
             return
         count = 0
         try:
@@ -64,7 +64,7 @@ def _time(one: Recorded) -> int:
 
 def _last_ns(path: Path) -> int:
     """Time of the last message where a file tells it without being read, else 0."""
-    if not kind_of(path) == "mcap":
+    if kind_of(path) != "mcap":
         return 0
     try:
         with path.open("rb") as file:

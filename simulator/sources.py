@@ -16,6 +16,8 @@ from fleetgp.recording.messages import kind_of
 from fleetgp.recording.spec import RecordingSpec
 from fleetgp.recording.streams import as_messages
 
+MOST_SAID = 10  # damages; all are in the report
+
 
 class Sources:
     """Files that are read together. say: told once of each damage."""
@@ -55,7 +57,8 @@ class Sources:
     def _note(self, words: str) -> None:
         if words not in self.damages:
             self.damages.append(words)
-            self._say(words + "; played as far as it goes")
+            if len(self.damages) <= MOST_SAID:
+                self._say(words + "; played as far as it goes")
 
 
 def _time(one: Recorded) -> int:

@@ -38,11 +38,11 @@ class Progress:
         first_ns = self.timeline.first_ns or due.at_ns
         share = (due.at_ns - first_ns) / (self.last_ns - first_ns) if self.last_ns > first_ns else None
         bar = "" if share is None else f"[{'#' * round(20 * share):<20}] {100 * share:3.0f} %  "
-        late = f"  late p99 {player.lateness.percentile(0.99):.1f} ms" if player.lateness.count else ""
+        late = f"  late {player.lateness.percentile(0.99):.1f} ms" if player.lateness.count else ""
         loop = f"  loop {self.timeline.loop}" if self.timeline.loop > 1 else ""
         passed_s = self.clock.monotonic_s() - self.begin_s
         rate = player.sent / passed_s if passed_s > 0 else 0.0
-        return f"{bar}{iso(due.at_ns)}  {player.sent:,} messages  {rate:,.0f}/s{late}{loop}"
+        return f"{bar}{iso(due.at_ns)}  {player.sent:,}  {rate:,.0f}/s{late}{loop}"
 
 
 def iso(at_ns: int | None) -> str:

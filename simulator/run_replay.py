@@ -64,6 +64,7 @@ def run_replay(args: Namespace) -> int:
         report = _play(player, timeline, clock)
     finally:
         session.stop(timeout_s=PART_S)
+        screen.clear()
     report |= {"speed": args.speed, "retained_as": cut.retained, "damaged": sources.damages}
     report["faults"] = truths[0].document() if truths else None
     report["refused"] += session.counters().get("refused_by_broker", 0)

@@ -20,7 +20,8 @@ from fleetgp.runtime.mqtt import Incoming
 from fleetgp.runtime.program import Plan, Program, stop_on_signals
 from fleetgp.runtime.settings import Settings
 from fleetgp.store.base import Batch, Writer
-from fleetgp.store.sqlite import open_writer
+from fleetgp.store.sqlite import open_keeping
+from fleetgp.store.sqlite_retention import retention
 from fleetgp.wire import topics
 
 NAME = "bridge"
@@ -70,9 +71,7 @@ class Bridge:
         self.program = Program(settings, plan, stopping=stopping)
         self.policy: ClockPolicy = settings.text("bridge.clock")  # type: ignore[assignment]
         self.path = store_path(settings)
-        self.writer: Writer = open_writer(
-            self.path, raw_days=settings.whole("store.raw_days"), rollup_days=settings.whole("store.rollup_days")
-        )
+        self.writer: Writer = open_keeping(self.path, retention(settings))
         self.next_maintenance_s = 0.0
         self.stored = 0
 

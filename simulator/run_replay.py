@@ -109,7 +109,6 @@ def _play(player: Player, timeline: Timeline, clock: SystemClock) -> dict[str, A
         player.play(timeline)
     except FleetError as err:
         trouble = str(err)
-    sent_s = clock.monotonic_s() - begin_s
     unconfirmed = player.confirm()
     seconds = clock.monotonic_s() - begin_s
     return {
@@ -118,7 +117,7 @@ def _play(player: Player, timeline: Timeline, clock: SystemClock) -> dict[str, A
         "refused": player.refused,
         "resent": player.resent,
         "bytes": player.bytes,
-        "seconds": round(sent_s, 3),
+        "seconds": round(seconds, 3),
         "messages_per_s": round(player.sent / seconds, 1) if seconds else 0.0,
         "late": player.lateness.figures(),
         "broker_away_s": round(player.away_s, 3),

@@ -81,11 +81,12 @@ def _of_series(connection: sqlite3.Connection, kind: str, choice: Choice) -> lis
             continue
         if choice.before_ms is None:
             result.append(Doomed(kind, name, rows, first_ms, last_ms, True, series_id))
-        elif first_ms < (until_ms := min(choice.before_ms, last_ms)):
-            floor_ms = choice.before_ms // MINUTE_MS * MINUTE_MS
+        elif first_ms < choice.before_ms:
             sql = f"SELECT count(*) FROM {table_of(series_id)} WHERE at_ms < ?"
-            count = connection.execute(sql, (floor_ms,)).fetchone()[0]
-            if count or not choice.keeps_rollups:
+            count = connection.execute(sql, (choice.before_ms // MINUTE_MS * MINUTE_MS,)).fetchone()[0]
+            has_old_rollups = not choice.keeps_rollups and first_ms < choice.before_ms // HOUR_MS * HOUR_MS
+            if count or has_old_rollups:
+                until_ms = min(choice.before_ms, last_ms)
                 result.append(Doomed(kind, name, count, first_ms, until_ms, False, series_id))
     return result
 

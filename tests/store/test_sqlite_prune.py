@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import sqlite3
+import subprocess
+import sys
+import textwrap
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -213,3 +219,56 @@ def test_compacting_gives_the_room_back(tmp_path: Path) -> None:
     assert before - after >= 0.9e6 * free_mb
     assert examine(path).free_mb == 0
     assert open_reader(path).info().rows == 600
+
+
+def test_a_full_disk_is_told_before_compacting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "h.sqlite"
+    filled(path)
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=1_000))
+    with pytest.raises(StorageError, match="of free disk, there are 0"):
+        compact(path)
+    assert open_reader(path).info().rows == 2600
+
+
+# A writing program: two live series and upkeep, one line a batch; ends with 1 where a write is refused.
+BRIDGE = textwrap.dedent("""
+    import sys, time
+    from pathlib import Path
+    from fleetgp.store.base import Batch, Row
+    from fleetgp.store.sqlite import open_writer
+    writer = open_writer(Path(sys.argv[1]), raw_days=900, rollup_days=1825, busy_s=10)
+    first = int(sys.argv[2])
+    for k in range(100_000):
+        rows = [Row("reading", s, first + 1000 * n, {"a": 1.0 * n}, 1, 10_000 + n) for n in range(5 * k, 5 * k + 5)
+                for s in ("pump", "new")]
+        assert writer.write(Batch(rows=rows)).written == 10
+        if k % 5 == 0:
+            writer.maintain(10**15)
+        print(k, flush=True)
+        time.sleep(0.002)
+""")
+
+
+def test_pruning_beside_a_writing_process_stops_neither(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_upkeep, "ROWS_A_STEP", 50)
+    monkeypatch.setattr(sqlite_prune, "ROWS_A_STEP", 50)
+    path, script = tmp_path / "h.sqlite", tmp_path / "bridge.py"
+    filled(path)
+    script.write_text(BRIDGE)
+    live = T0 + 20 * DAY
+    command = [sys.executable, str(script), str(path), str(live)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        for choice in (Choice(("reading",), before_ms=T0 + 4 * DAY), Choice(("reading",), ("fan",))):
+            prune(path, choice, doomed(path, choice), time.sleep)
+        told = int(child.stdout.readline())
+        assert child.poll() is None
+        child.send_signal(signal.SIGKILL)
+    reader = open_reader(path)
+    assert [info.name for info in reader.series("reading")] == ["new", "pump"]
+    old = [r.sequence for r in rows("pump", 1000) if r.at_ms >= T0 + 4 * DAY]
+    found = reader.sequences("pump")
+    assert found[: len(old)] == old
+    assert found[len(old) :] == reader.sequences("new")
+    assert len(reader.sequences("new")) >= 5 * told

@@ -119,7 +119,7 @@ def downgrade(path: Path) -> None:
 
 def make_version_1(path: Path, rows: list[Row]) -> None:
     """A store of version 1 with all closed minutes rolled up."""
-    writer = open_writer(path, raw_days=90, rollup_days=1825)
+    writer = open_writer(path, raw_days=3000, rollup_days=3000)
     writer.write(Batch(rows=rows))
     writer.maintain(ALWAYS)
     writer.close()

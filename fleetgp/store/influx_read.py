@@ -151,7 +151,8 @@ def _info(kind: Kind, name: str, cells: Sequence[Cell]) -> SeriesInfo:
 
 def _merge(one: SeriesInfo, other: SeriesInfo) -> SeriesInfo:
     """Of two backlogs that have written the same series, one after the other."""
-    channels = tuple(dict.fromkeys(one.channels + other.channels))
+    earlier, later = sorted((one, other), key=lambda info: info.first_ms)
+    channels = tuple(dict.fromkeys(earlier.channels + later.channels))
     first_ms, last_ms = min(one.first_ms, other.first_ms), max(one.last_ms, other.last_ms)
     return SeriesInfo(one.kind, one.name, channels, first_ms, last_ms, one.rows + other.rows)
 

@@ -78,6 +78,7 @@ class Line:
             if size > MAX_ANSWER_BYTES or time.monotonic() > by_s:
                 self.close()
                 raise TimeoutError("the answer is too long, or too slow")
+        response.close()  # of an answer without a body it would stay open, and be in the way of the next
         return Answer(response.status, _headers(response), b"".join(pieces))
 
     def lines(self, method: str, path: str, body: bytes, kind: str) -> Iterator[Answer]:
@@ -93,6 +94,7 @@ class Line:
             while line := response.readline(MAX_ANSWER_BYTES):
                 if line.strip():
                     yield Answer(200, headers, line)
+            response.close()
             is_done = True
         finally:
             if not is_done:  # whoever asked has had enough: what is still to come is in the way

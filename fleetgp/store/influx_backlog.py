@@ -36,8 +36,10 @@ from fleetgp.store.sqlite_schema import MINUTE_MS, connect_writer, table_of, tra
 
 RECENT_MS = 3_600_000
 STEP = 2000
+TIDY_S = 0.5
 MAX_DEAD = 10_000
 # A machine without a battery clock boots in the past; how long such an entry has waited is not known. 2020-01-01 UTC.
+_FOR_ROOM = "dropped_for_room"
 _PLAUSIBLE_FROM_MS = 1_577_836_800_000
 
 _TABLES = """
@@ -48,6 +50,15 @@ CREATE TABLE IF NOT EXISTS dead (
     id INTEGER PRIMARY KEY AUTOINCREMENT, at_ms INTEGER NOT NULL, reason TEXT NOT NULL, line TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS shipping (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 """
+
+
+class _Entry(NamedTuple):
+    """An entry of the log."""
+
+    id: int
+    put_ms: int
+    source: int
+    key: int
 
 
 class Bounds(NamedTuple):
@@ -106,6 +117,8 @@ class Backlog:
                 if self._catalog is None:
                     self._ids.clear()
             self._waiting += added
+            for _ in range(1 + added // STEP):
+                self._make_room()
         return replace(report, refused=dict(Counter(report.refused) + refused)) if refused else report
 
     def take(self) -> Portion | None:
@@ -127,20 +140,22 @@ class Backlog:
             self._waiting -= count
 
     def tidy(self) -> None:
-        """One bounded step: forget what was sent a while ago, drop what waited too long or is too much."""
+        """Forget what was sent a while ago, drop what waited too long or is too much; TIDY_S seconds at most."""
         now_ms = self._clock.now_ms()
-        with self._lock, plain_words(self.path, "tidy"):
-            sent = f"id <= {self._cursor}"
-            self._remove(f"{sent} AND (put_ms < ? OR put_ms > ?)", (now_ms - RECENT_MS, now_ms + RECENT_MS), "")
-            oldest_ms = now_ms - self._bounds.most_ms
-            self._remove(f"put_ms >= {_PLAUSIBLE_FROM_MS} AND put_ms < ?", (oldest_ms,), "dropped_for_age")
-            for _ in range(10):
-                if self._used_bytes() <= self._bounds.most_bytes:
-                    break
-                if not self._remove(sent, (), "") and not self._remove("source > 0", (), "dropped_for_room"):
-                    self._remove("1", (), "dropped_for_room")
-            with transaction(self._connection):
-                trim_documents(self._connection)
+        recent = range(now_ms - RECENT_MS, now_ms + RECENT_MS)
+        lasting = range(_PLAUSIBLE_FROM_MS, now_ms - self._bounds.most_ms)
+        by_s = self._clock.monotonic_s() + TIDY_S
+        while self._clock.monotonic_s() < by_s:
+            with self._lock, plain_words(self.path, "tidy"):
+                sent = [entry for entry in self._oldest("id <= ?", self._cursor) if entry.put_ms not in recent]
+                late = [entry for entry in self._oldest("id > ?", self._cursor) if entry.put_ms in lasting]
+                self._remove(sent, "")
+                self._remove(late, "dropped_for_age")
+                gone = len(sent) + len(late) + self._make_room()
+            if gone < STEP:
+                break
+        with self._lock, plain_words(self.path, "tidy"), transaction(self._connection):
+            trim_documents(self._connection)
 
     def depth(self) -> Depth:
         """How much waits, and since when."""
@@ -194,24 +209,37 @@ class Backlog:
         self._connection.execute("DELETE FROM dead WHERE id <= (SELECT max(id) FROM dead) - ?", (MAX_DEAD,))
         self._tell("dead", len(dead))
 
-    def _remove(self, condition: str, arguments: tuple[int, ...], counter: str) -> int:
-        """Forget the oldest entries for which it holds, and the rows behind them unless a later entry needs them."""
+    def _make_room(self) -> int:
+        """One step where the file is too large: what was sent goes first, then the oldest rows, then documents."""
+        if self._used_bytes() <= self._bounds.most_bytes:
+            return 0
+        for condition, counter in (("id <= ?", ""), ("id > ? AND source > 0", _FOR_ROOM), ("id > ?", _FOR_ROOM)):
+            if found := self._oldest(condition, self._cursor):
+                self._remove(found, counter)
+                return len(found)
+        return 0
+
+    def _oldest(self, condition: str, cursor: int) -> list[_Entry]:
+        sql = f"SELECT id, put_ms, source, key FROM log WHERE {condition} ORDER BY id LIMIT {STEP}"
+        return [_Entry(*found) for found in self._connection.execute(sql, (cursor,))]
+
+    def _remove(self, entries: Sequence[_Entry], counter: str) -> None:
+        """Forget entries, and the rows behind them unless another entry needs them."""
+        if not entries:
+            return
+        lost = sum(entry.id > self._cursor for entry in entries)
         with transaction(self._connection):
-            found = self._connection.execute(
-                f"SELECT id, source, key FROM log WHERE {condition} ORDER BY id LIMIT {STEP}", arguments
-            ).fetchall()
-            lost = sum(entry[0] > self._cursor for entry in found)
-            self._connection.executemany("DELETE FROM log WHERE id = ?", [entry[:1] for entry in found])
-            for _, source, key in found:
-                needed = self._connection.execute("SELECT 1 FROM log WHERE source = ? AND key = ?", (source, key))
-                if source > 0 and needed.fetchone() is None:
-                    self._connection.execute(f"DELETE FROM {table_of(source)} WHERE at_ms = ?", (key,))
-            minutes = {(source, key // MINUTE_MS) for _, source, key in found if source > 0}
+            self._connection.executemany("DELETE FROM log WHERE id = ?", [(entry.id,) for entry in entries])
+            instants = {(entry.source, entry.key) for entry in entries if entry.source > 0}
+            for source, at_ms in instants:
+                needed = self._connection.execute("SELECT 1 FROM log WHERE source = ? AND key = ?", (source, at_ms))
+                if needed.fetchone() is None:
+                    self._connection.execute(f"DELETE FROM {table_of(source)} WHERE at_ms = ?", (at_ms,))
+            minutes = {(source, at_ms // MINUTE_MS) for source, at_ms in instants}
             self._connection.executemany("DELETE FROM dirty WHERE series_id = ? AND minute = ?", minutes)
-            if lost and counter:
+            if lost:
                 self._tell(counter, lost)
         self._waiting -= lost
-        return len(found)
 
     def _tell(self, name: str, number: int) -> None:
         sql = "INSERT INTO shipping VALUES (?, ?) ON CONFLICT DO UPDATE SET value = value + excluded.value"

@@ -52,7 +52,8 @@ class Shipper:
         """End, after at most PART_S of sending what waits and the exchange in hand."""
         self._stopping.set()
         self._news.set()
-        self._thread.join(PART_S + self._client.access.timeout_s)
+        if self._thread.is_alive():
+            self._thread.join(PART_S + self._client.access.timeout_s)
 
     def step(self) -> float:
         """Send one portion; returns for how many seconds there is nothing to do (0: there is more)."""
@@ -115,13 +116,17 @@ class InfluxWriter:
     Safe between threads. What an earlier process left in the backlog goes first.
     """
 
-    def __init__(self, backlog: Backlog, client: Client, clock: Clock, bounds: Bounds) -> None:
+    def __init__(
+        self, backlog: Backlog, client: Client, clock: Clock, bounds: Bounds, *, shipper: Shipper | None = None
+    ) -> None:
+        """backlog, client: owned by the writer from now on. shipper: one that is driven by hand; None: a thread sends."""
         self._backlog = backlog
         self._client = client
         self._clock = clock
         self._bounds = bounds
-        self._shipper = Shipper(backlog, client, clock)
-        self._shipper.start()
+        self._shipper = shipper or Shipper(backlog, client, clock)
+        if shipper is None:
+            self._shipper.start()
 
     def write(self, batch: Batch) -> WriteReport:
         """Take a batch, whole or not at all; StorageError where the disk refuses it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
-from fleetgp.runtime.clock import Clock, FakeClock
+from fleetgp.runtime.clock import FakeClock
 from fleetgp.runtime.influx import Access, Client
 from fleetgp.store.base import Batch, WriteReport
 from fleetgp.store.influx_backlog import Backlog, Bounds
@@ -27,11 +27,18 @@ class HandStore:
     """Writer and reader of one fleet on a server."""
 
     def __init__(
-        self, url: str, folder: Path, *, fleet: str = "", bounds: Bounds = LARGE, clock: Clock | None = None
+        self,
+        url: str,
+        folder: Path,
+        *,
+        fleet: str = "",
+        bounds: Bounds = LARGE,
+        timeout_s: float = 5.0,
+        now_ms: int = NOW_MS,
     ) -> None:
         self.fleet = fleet or new_fleet()
-        self.clock = clock or FakeClock(NOW_MS)
-        self.client = Client(Access(url, "fleetgp", timeout_s=5.0))
+        self.clock = FakeClock(now_ms)
+        self.client = Client(Access(url, "fleetgp", timeout_s=timeout_s))
         self.backlog = Backlog(folder / "backlog.sqlite", bounds, self.clock, self.fleet)
         self.shipper = Shipper(self.backlog, self.client, self.clock)
         self.reader = InfluxReader(Client(Access(url, "fleetgp", timeout_s=5.0)), self.fleet)

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-
 from influx_servers import InfluxServer, has_servers
 
 from broker_bridge.broker import EmbeddedBroker, is_available

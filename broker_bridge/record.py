@@ -196,8 +196,7 @@ class Recorder:
     def _flush(self) -> None:
         self._flushed_s = self.clock.monotonic_s()
         self.file.flush()
-        for message in self._unsettled:
-            self.session.ack(message)
+        self.session.ack_all(self._unsettled)
         self._unsettled.clear()
 
     def _note_losses(self) -> None:

@@ -20,13 +20,17 @@ from fleetgp.runtime.mqtt import Incoming
 from fleetgp.runtime.program import Plan, Program, stop_on_signals
 from fleetgp.runtime.settings import Settings
 from fleetgp.store.base import Batch, Writer
-from fleetgp.store.sqlite import open_writer
+from fleetgp.store.sqlite import open_keeping
+from fleetgp.store.sqlite_retention import retention
 from fleetgp.wire import topics
 
 NAME = "bridge"
 MAINTAIN_S = 5.0
 WAIT_S = 0.25  # how late a stop is noticed at most
 DRAIN_S = 1.0  # at the end, for what came in already
+WORTHWHILE = 500  # messages: more in one batch would save little
+AHEAD = 20  # messages that a broker sends unacknowledged where nobody has set it otherwise
+QUIET_S = 0.002
 SHORT_LIFE_S = 3.0  # a broker of ours that ends sooner will not do better the next time
 
 
@@ -67,9 +71,7 @@ class Bridge:
         self.program = Program(settings, plan, stopping=stopping)
         self.policy: ClockPolicy = settings.text("bridge.clock")  # type: ignore[assignment]
         self.path = store_path(settings)
-        self.writer: Writer = open_writer(
-            self.path, raw_days=settings.whole("store.raw_days"), rollup_days=settings.whole("store.rollup_days")
-        )
+        self.writer: Writer = open_keeping(self.path, retention(settings))
         self.next_maintenance_s = 0.0
         self.stored = 0
 
@@ -102,16 +104,28 @@ class Bridge:
                 return
 
     def _gather(self) -> list[Incoming]:
-        """Messages of up to batch_s seconds, or as many as one batch may hold."""
+        """Messages of up to batch_s seconds, or as many as are worth a batch.
+
+        A broker sends only so many ahead of our acknowledgements, often AHEAD. Once we have as many and no more come,
+        waiting for more would be waiting for ourselves.
+        """
         most = self.settings.whole("bridge.batch_rows")
         wait_s = self.settings.number("bridge.batch_s")
-        found = self.program.session.receive(most, min(wait_s, WAIT_S))
-        end_s = self.program.clock.monotonic_s() + wait_s
-        while found and len(found) < most and not self.program.is_stopping:
-            left_s = end_s - self.program.clock.monotonic_s()
+        receive, clock = self.program.session.receive, self.program.clock
+        found = receive(most, min(wait_s, WAIT_S))
+        end_s = clock.monotonic_s() + wait_s
+        while found and len(found) < min(most, WORTHWHILE) and not self.program.is_stopping:
+            left_s = end_s - clock.monotonic_s()
             if left_s <= 0:
                 break
-            found += self.program.session.receive(most - len(found), min(left_s, WAIT_S))
+            if len(found) < AHEAD:
+                found += receive(most - len(found), min(left_s, WAIT_S))
+                continue
+            self.program.wait(min(left_s, QUIET_S))
+            more = receive(most - len(found), 0.0)
+            if not more:
+                break
+            found += more
         return found
 
     def _store(self, messages: list[Incoming]) -> bool:
@@ -126,8 +140,7 @@ class Bridge:
             return False
         for reason, number in found.counts.items():
             self.program.count(reason, number, detail=found.details.get(reason, ""))
-        for message in messages:
-            self.program.session.ack(message)
+        self.program.session.ack_all(messages)
         return True
 
     def _commit(self, batch: Batch) -> None:

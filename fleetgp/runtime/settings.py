@@ -74,6 +74,22 @@ class Settings:
         """Where the value came from: ``default``, a file with its line, an environment variable or a flag."""
         return self.sources[name]
 
+    def told(self, names: Iterable[str]) -> dict[str, str | float]:
+        """Text and numbers of these names, for others to read. A secret, or a flag, is our own bug: TypeError."""
+        told: dict[str, str | float] = {}
+        for name in names:
+            value = self.values[name]
+            if isinstance(value, bool) or _BY_NAME[name].is_secret:
+                raise TypeError(f"setting {name} is not for others to read")
+            told[name] = value
+        return told
+
+    def with_told(self, told: Mapping[str, str | float], source: str) -> Settings:
+        """The same settings but for what another program told of its own; names that are not known here are left out."""
+        known = {name: value for name, value in told.items() if name in _BY_NAME}
+        whole = {name for name in known if isinstance(_BY_NAME[name].default, int)}
+        return self.with_values({name: int(value) if name in whole else value for name, value in known.items()}, source)
+
     def wanted(self) -> Wanted:
         """What the owner said of the streams. Raises ConfigError where the file named no channels."""
         if self.streams is None or not self.streams.channels:

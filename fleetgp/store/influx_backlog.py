@@ -258,6 +258,28 @@ class Backlog:
         return int((pages - free) * size)
 
 
+class Dead(NamedTuple):
+    """Lines refused for one reason, as far as they are kept. line: the last of them."""
+
+    reason: str
+    number: int
+    line: str
+
+
+def read_waiting(connection: sqlite3.Connection) -> tuple[int, int | None]:
+    """How many entries of a backlog wait, and since when the oldest does (UTC epoch ms)."""
+    cursor = connection.execute("SELECT value FROM shipping WHERE name = 'cursor'").fetchone()[0]
+    sql = "SELECT count(*), (SELECT put_ms FROM log WHERE id > ?1 ORDER BY id LIMIT 1) FROM log WHERE id > ?1"
+    number, oldest_ms = connection.execute(sql, (cursor,)).fetchone()
+    return int(number), oldest_ms
+
+
+def read_dead(connection: sqlite3.Connection) -> list[Dead]:
+    """The dead letters of a backlog by reason, most frequent first."""
+    sql = "SELECT reason, count(*), line, max(id) FROM dead GROUP BY reason ORDER BY 2 DESC LIMIT 5"
+    return [Dead(reason, number, line) for reason, number, line, _ in connection.execute(sql)]
+
+
 def read_counts(connection: sqlite3.Connection) -> dict[str, int]:
     """The counts of a backlog by name."""
     found = connection.execute("SELECT name, value FROM shipping WHERE name LIKE 'n\\_%' ESCAPE '\\'")

@@ -139,15 +139,17 @@ class InfluxWriter:
         self._backlog.tidy()
 
     def figures(self) -> dict[str, float]:
-        """What waits and what became of it, for health and metrics."""
+        """What waits and what was sent, for health and metrics."""
         depth = self._backlog.depth()
-        counts = self._backlog.counts()
         return {
             "influx_waiting": float(depth.waiting),
             "influx_backlog_mb": depth.used_bytes / 1e6,
             "influx_shipped": float(self._shipper.shipped),
-            **{f"influx_{name}": float(number) for name, number in counts.items()},
         }
+
+    def losses(self) -> dict[str, int]:
+        """Dead letters, and what was dropped for room or age; since the backlog was begun."""
+        return {f"influx_{name}": number for name, number in self._backlog.counts().items()}
 
     def note(self) -> str:
         """What is wrong with the way to the server, in plain words; "" where nothing is."""

@@ -15,6 +15,7 @@ from fleetgp.store.base import Reader, Writer
 from fleetgp.store.influx_backlog import Backlog, Bounds
 from fleetgp.store.influx_read import InfluxReader
 from fleetgp.store.influx_write import InfluxWriter
+from fleetgp.store.sqlite_retention import retention
 
 _DAY_MS = 86_400_000
 
@@ -66,8 +67,7 @@ def access(settings: Settings) -> Access:
 def open_writer(settings: Settings, clock: Clock | None = None) -> Writer:
     """Open the store for writing. A server need not answer: what is written waits on disk. Raises ConfigError, StorageError."""
     if not is_influx(settings):
-        days = settings.whole("store.raw_days"), settings.whole("store.rollup_days")
-        return sqlite.open_writer(history_path(settings), raw_days=days[0], rollup_days=days[1])
+        return sqlite.open_keeping(history_path(settings), retention(settings))
     clock = clock or SystemClock()
     client = Client(access(settings))
     bounds = Bounds(settings.whole("store.backlog_mb") * 1_000_000, settings.whole("store.backlog_days") * _DAY_MS)

@@ -19,9 +19,7 @@ T0 = 1_700_000_000_000
 ALL = (-(2**62), 2**62)
 
 # What the store takes as a name: no NUL, no half of a pair, not blank. Letters that some protocol finds special come often.
-_special = st.sampled_from(
-    list(" ,=\"'\\\n\r\t~%#_;`/|.äß€\u2028\x85\x1f\x7f🙂") + ["time", "~0A", "\\n", "_x", "fleet"]
-)
+_special = st.sampled_from([*" ,=\"'\\\n\r\t~%#_;`/|.äß€\u2028\x85\x1f\x7f🙂", "time", "~0A", "\\n", "_x", "fleet"])
 names = st.lists(_special | st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=12)
 name = names.map("".join).filter(lambda text: text.strip() != "")
 

@@ -21,7 +21,17 @@ from fleetgp.runtime.settings_table import SETTINGS, Setting, Value
 from fleetgp.schema import Schema, check_id
 from fleetgp.wanted import Wanted
 
-__all__ = ["CONFIG_VARIABLE", "SETTINGS", "Setting", "Settings", "load", "markdown", "mqtt_password", "secret"]
+__all__ = [
+    "CONFIG_VARIABLE",
+    "SETTINGS",
+    "Setting",
+    "Settings",
+    "load",
+    "markdown",
+    "mqtt_password",
+    "secret",
+    "variable_of",
+]
 
 PREFIX = "FLEETGP_"
 CONFIG_VARIABLE = "FLEETGP_CONFIG"
@@ -169,6 +179,11 @@ def parse(setting: Setting, text: str, source: str) -> Value:
     except (KeyError, ValueError) as err:
         raise _refusal(setting, text, source) from err
     return _checked(setting, value, source)
+
+
+def variable_of(name: str) -> str:
+    """The environment variable of a setting."""
+    return _BY_NAME[name].variable
 
 
 def mqtt_password(settings: Settings) -> str:

@@ -9,7 +9,7 @@ from fleetgp.errors import ConfigError, StorageError
 from fleetgp.runtime.clock import Clock, SystemClock
 from fleetgp.runtime.influx import Access, Client
 from fleetgp.runtime.influx_http import Address
-from fleetgp.runtime.settings import Settings, secret
+from fleetgp.runtime.settings import Settings, secret, variable_of
 from fleetgp.store import sqlite
 from fleetgp.store.base import Reader, Writer
 from fleetgp.store.influx_backlog import Backlog, Bounds
@@ -102,6 +102,12 @@ def pointed_at(settings: Settings, store: str) -> Settings:
     path, _, database = parts.path.rstrip("/").rpartition("/")
     changed = {"store.kind": "influx", "store.url": urlunsplit((parts.scheme, parts.netloc, path, "", ""))}
     return settings.with_values(changed | ({"store.database": database} if database else {}), source)
+
+
+def as_environment(settings: Settings) -> dict[str, str]:
+    """What says which store is meant and how to be let in, as environment variables for a part of the same program."""
+    names = [name for name in settings.values if name.startswith("store.")]
+    return {variable_of(name): str(settings.values[name]) for name in (*names, "fleet", "data.dir")}
 
 
 def _folder(settings: Settings) -> Path:

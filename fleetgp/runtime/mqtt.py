@@ -18,14 +18,11 @@ from fleetgp.errors import ServiceError, StorageError
 from fleetgp.runtime.clock import Clock
 from fleetgp.runtime.connection import (
     Accepted,
-    Arrived,
     Closed,
-    Confirmed,
     Connection,
     Happening,
     Refused,
     Subscribed,
-    Unreadable,
 )
 from fleetgp.runtime.delivery import Delivery
 from fleetgp.runtime.intake import Intake
@@ -46,6 +43,7 @@ from fleetgp.runtime.link import (
 )
 from fleetgp.runtime.logs import Log
 from fleetgp.runtime.outbox import Outbox
+from fleetgp.runtime.packets import Confirmed, Unreadable
 from fleetgp.runtime.symptoms import SHORT_LIFE_S, Complaints, Echo, Rival
 
 __all__ = ["Incoming", "Link", "Outgoing", "Session", "SessionConfig", "parse_url"]
@@ -139,13 +137,16 @@ class Session:
 
     def ack(self, message: Incoming) -> None:
         """Tell the broker that a QoS 1 message is safe. One of an earlier connection is left: it will come again."""
-        if message.qos == 0:
-            return
+        self.ack_all((message,))
+
+    def ack_all(self, messages: Sequence[Incoming]) -> None:
+        """The same for many, in their order, at once."""
         with self._changed:
-            if self._connection is not None and self._connection.generation == message.generation:
-                self._connection.ack(message.mid)
-            else:
-                self._counts["acks_stale"] += 1
+            present = self._connection.generation if self._connection is not None else 0
+            mids = [message.mid for message in messages if message.qos and message.generation == present]
+            self._counts["acks_stale"] += sum(1 for one in messages if one.qos and one.generation != present)
+            if mids and self._connection is not None:
+                self._connection.ack(mids)
 
     def publish(self, message: Outgoing) -> bool:
         """Send now, or not at all: False when not connected or when the broker has stalled (counted)."""
@@ -276,7 +277,7 @@ class Session:
         is_confirmed = False
         while connection.happened:
             match connection.happened.popleft():
-                case Arrived(message):
+                case Incoming() as message:
                     self._take_in(message, room_by_s)
                 case Confirmed(mid, code):
                     is_confirmed = True
@@ -319,7 +320,7 @@ class Session:
             case Unreadable(mid, qos):
                 self._counts["unreadable"] += 1
                 if qos:
-                    connection.ack(mid)
+                    connection.ack((mid,))
             case _:
                 return
 

@@ -1,0 +1,202 @@
+"""The others in the bridge's benchmark: who fills a broker's queue, who publishes at a pace, who only counts.
+
+The counting subscriber and the bare publisher are paho as its manual shows it; each runs as a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion
+
+from fleetgp.errors import ServiceError
+
+HOST = "127.0.0.1"
+DEVICES = 20
+CHANNELS = 8
+TOPIC = "sensors/bench-"
+FILTER = "sensors/#"
+STEP_MS = 1_000  # between two readings of a device
+ANSWER_S = 10.0
+WAIT_S = 120.0  # for a process that was told to go
+_CONNACK_BYTES, _PUBACK_BYTES = 4, 4
+_CHUNK = 500  # messages written at once
+
+
+class Said(NamedTuple):
+    """A message on its way: topic and payload."""
+
+    topic: str
+    payload: bytes
+
+
+def messages(count: int, start_ms: int, first: int = 0) -> Iterator[Said]:
+    """Readings of DEVICES devices in turn, CHANNELS channels each, as ``fleetgp devices`` sends them."""
+    for number in range(first, first + count):
+        device, tick = number % DEVICES, number // DEVICES
+        yield Said(f"{TOPIC}{device}", reading(number, tick, start_ms + tick * STEP_MS))
+
+
+def reading(number: int, tick: int, at_ms: int) -> bytes:
+    """One payload; its values are fixed by the number."""
+    values = {
+        f"channel_{c}": round(20.0 + c + (number * 7919 + c * 104_729) % 10_007 / 1_000, 4) for c in range(CHANNELS)
+    }
+    return json.dumps({"time": at_ms, "seq": tick, **values}).encode()
+
+
+def pour(port: int, said: Iterator[Said]) -> int:
+    """Publish at QoS 1 as fast as the broker takes it, and return how many it has confirmed.
+
+    Written by hand: the filling of a queue is no part of what is measured, and paho would take most of the time.
+    """
+    with socket.create_connection((HOST, port), timeout=ANSWER_S) as sock:
+        sock.sendall(b"\x10\x16\x00\x04MQTT\x04\x02\x00\x3c\x00\x0abench-pour")
+        _read(sock, _CONNACK_BYTES)
+        sent, chunk = 0, bytearray()
+        for message in said:
+            sent += 1
+            chunk += _publish_packet(message, sent)
+            if sent % _CHUNK == 0:
+                sock.sendall(chunk)
+                _read(sock, _CHUNK * _PUBACK_BYTES)
+                chunk.clear()
+        sock.sendall(chunk)
+        _read(sock, sent % _CHUNK * _PUBACK_BYTES)
+        sock.sendall(b"\xe0\x00")
+        return sent
+
+
+def _publish_packet(message: Said, number: int) -> bytes:
+    topic = message.topic.encode()
+    body = len(topic).to_bytes(2) + topic + ((number - 1) % 65_535 + 1).to_bytes(2) + message.payload
+    size, length = len(body), bytearray()
+    while size > 127:
+        length.append(size % 128 | 128)
+        size //= 128
+    length.append(size)
+    return b"\x32" + bytes(length) + body
+
+
+def _read(sock: socket.socket, size: int) -> None:
+    while size:
+        got = len(sock.recv(size))
+        if not got:
+            raise ServiceError("the broker closed the connection of the benchmark's publisher")
+        size -= got
+
+
+def client(name: str, *, is_clean: bool) -> paho.Client:
+    return paho.Client(CallbackAPIVersion.VERSION2, client_id=name, clean_session=is_clean)
+
+
+def register(port: int, name: str) -> None:
+    """Have the broker keep a queue of FILTER for this client from now on."""
+    one = client(name, is_clean=False)
+    answered: list[int] = []
+    one.on_connect = lambda *_: one.subscribe(FILTER, 1)
+    one.on_subscribe = lambda *_: (answered.append(1), one.disconnect())
+    one.connect(HOST, port)
+    one.loop_forever()
+    if not answered:
+        raise ServiceError("the broker did not confirm the benchmark's subscription")
+
+
+def count(port: int, name: str, expected: int, reply: Connection) -> None:
+    """Subscribe and only count; reply: times (monotonic s) of the first and the last message."""
+    one = client(name, is_clean=False)
+    seen, first_s, last_s = 0, 0.0, 0.0
+
+    def on_message(_client: Any, _data: Any, _message: paho.MQTTMessage) -> None:
+        nonlocal seen, first_s, last_s
+        seen += 1
+        if seen == 1:
+            first_s = time.monotonic()
+        elif seen == expected:
+            last_s = time.monotonic()
+            one.disconnect()
+
+    one.on_message = on_message
+    one.connect(HOST, port)
+    one.loop_forever()
+    reply.send((first_s, last_s))
+
+
+def publish_paced(port: int, payloads: int, per_s: float, reply: Connection) -> None:
+    """Publish at QoS 1 at an even pace; reply: the times (monotonic s) at which each was handed over."""
+    one = client("bench-paced", is_clean=True)
+    one.connect(HOST, port)
+    one.loop_start()
+    begin_s, times = time.monotonic() + 0.5, []
+    start_ms = time.time_ns() // 1_000_000
+    for number, message in enumerate(messages(payloads, start_ms - payloads // DEVICES * STEP_MS)):
+        wait_s = begin_s + number / per_s - time.monotonic()
+        if wait_s > 0:
+            time.sleep(wait_s)
+        times.append(time.monotonic())
+        info = one.publish(message.topic, message.payload, 1)
+    info.wait_for_publish(ANSWER_S)
+    one.disconnect()
+    one.loop_stop()
+    reply.send(times)
+
+
+def publish_bare(port: int, said: Sequence[Said], reply: Connection) -> None:
+    """Publish at QoS 1 as fast as paho's threaded loop does; reply: seconds from the first to the last confirmation."""
+    one = client("bench-bare", is_clean=True)
+    one.max_inflight_messages_set(20)
+    confirmed = 0
+    done = get_context("spawn").Event()
+
+    def on_publish(*_: Any) -> None:
+        nonlocal confirmed
+        confirmed += 1
+        if confirmed == len(said):
+            done.set()
+
+    one.on_publish = on_publish
+    one.connect(HOST, port)
+    one.loop_start()
+    begin_s = time.monotonic()
+    for message in said:
+        one.publish(message.topic, message.payload, 1)
+    done.wait(WAIT_S)
+    seconds = time.monotonic() - begin_s
+    one.disconnect()
+    one.loop_stop()
+    reply.send(seconds)
+
+
+@contextmanager
+def beside(work: Any, *arguments: object) -> Iterator[Connection]:
+    """Run one of the functions above as a process of its own; its reply is read from the connection."""
+    context = get_context("spawn")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=work, args=(*arguments, theirs), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        yield ours
+    finally:
+        process.join(ANSWER_S)
+        if process.is_alive():
+            process.kill()
+            process.join()
+
+
+def reply_of(connection: Connection, seconds: float = WAIT_S) -> Any:
+    """Raises ServiceError where none comes in time."""
+    try:
+        if connection.poll(seconds):
+            return connection.recv()
+    except EOFError:
+        pass
+    raise ServiceError(f"a process of the benchmark gave no answer within {seconds:.0f} s")

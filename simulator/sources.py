@@ -46,7 +46,7 @@ class Sources:
             return
         count = 0
         try:
-            for one in as_messages(path, self._spec):
+            for one in as_messages(path, self._spec, self._paths):
                 count += 1
                 yield one
         except RecordingError as err:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -24,12 +24,23 @@ from fleetgp.store.sqlite_retention import retention
 
 KINDS = (*sqlite_prune.SERIES_KINDS, *sqlite_prune.DOCUMENTS)
 
+TASKS = """
+  info     [--series N]
+  backup   -o FILE [--within SPAN]
+  prune    [--older-than SPAN|TIME] [--kind KIND] [--series NAME] [--keep-summaries] [--dry-run] [--yes] [--compact]
+  export   -o FILE [--kind KIND] [--series NAME] [--from SPAN|TIME] [--to SPAN|TIME] [--whole]
+
+all of them: [--store FILE] [--json FILE] and the settings of the bridge; fleetgp store TASK --help says more
+"""
+
 
 def build_parser() -> ArgumentParser:
     """All flags of ``fleetgp store``."""
     parser = ArgumentParser(
         prog="fleetgp store",
         description="The history in SQLite: what is in it, a copy of it while the bridge runs, less of it, its rows as a file.",
+        epilog=f"tasks:{TASKS}",
+        formatter_class=RawDescriptionHelpFormatter,
     )
     tasks = parser.add_subparsers(dest="task", required=True, metavar="info | backup | prune | export")
     info = _task(tasks.add_parser, "info", "size, series, spans and what is kept how long")

@@ -59,14 +59,17 @@ def _limit(days: float) -> str:
 def _waiting(report: Report) -> list[str]:
     if report.version == 1:
         return ["form 1 has no summaries of an hour: they are made once the bridge of this version runs"]
+    series_count = sum(one.series for one in report.kinds)
     words = {
         "minutes": "minutes to be summed up",
         "hours": "hours to be summed up",
         "series_without_hours": "series whose hours are still to be made",
         "series_being_removed": "removed series whose rows are still going",
     }
-    found = [f"{report.waiting[key]:,} {text}" for key, text in words.items() if report.waiting.get(key)]
-    return [f"waiting: {', '.join(found)}"] if found else ["all minutes and hours are summed up"]
+    # the newest minute and hour of a series are never summed up yet
+    usual = {"minutes": series_count, "hours": series_count}
+    found = [f"{n:,} {text}" for key, text in words.items() if (n := report.waiting.get(key, 0)) > usual.get(key, 0)]
+    return [f"waiting: {', '.join(found)}" if found else "all minutes and hours but the newest are summed up"]
 
 
 def _series(one: SeriesReport) -> tuple[str, ...]:

@@ -6,6 +6,8 @@ once, under a kind that nobody reads; its rows then go a step at a time, here or
 
 from __future__ import annotations
 
+import os
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
@@ -29,6 +31,7 @@ from fleetgp.store.sqlite_upkeep import (
 )
 
 NEVER = -(2**62)
+SERIES_KINDS: tuple[Kind, ...] = ("reading", "prediction", "health")
 DOCUMENTS = {"event": ("events", "start_ms"), "round": ("rounds", "at_ms")}
 
 
@@ -81,11 +84,12 @@ def _of_series(connection: sqlite3.Connection, kind: str, choice: Choice) -> lis
             continue
         if choice.before_ms is None:
             result.append(Doomed(kind, name, rows, first_ms, last_ms, True, series_id))
-        elif first_ms < (until_ms := min(choice.before_ms, last_ms)):
-            floor_ms = choice.before_ms // MINUTE_MS * MINUTE_MS
+        elif first_ms < choice.before_ms:
             sql = f"SELECT count(*) FROM {table_of(series_id)} WHERE at_ms < ?"
-            count = connection.execute(sql, (floor_ms,)).fetchone()[0]
-            if count or not choice.keeps_rollups:
+            count = connection.execute(sql, (choice.before_ms // MINUTE_MS * MINUTE_MS,)).fetchone()[0]
+            has_old_rollups = not choice.keeps_rollups and first_ms < choice.before_ms // HOUR_MS * HOUR_MS
+            if count or has_old_rollups:
+                until_ms = min(choice.before_ms, last_ms)
                 result.append(Doomed(kind, name, count, first_ms, until_ms, False, series_id))
     return result
 
@@ -173,13 +177,17 @@ def _drop_documents(connection: sqlite3.Connection, one: Doomed, before_ms: int 
 def compact(path: Path) -> tuple[int, int]:
     """Write the file anew without its free pages; bytes before and after. Nobody can write meanwhile.
 
-    Raises StorageError, e.g. where the disk has no room for a second copy: then the file is as it was.
+    Raises StorageError, e.g. where the disk has no room for a second copy and its log: then the file is as it was.
     """
-    before = path.stat().st_size
     with closing(connect_writer(path)) as connection, plain_words(path, "compact"):
+        before = path.stat().st_size
+        free = shutil.disk_usage(path.parent).free
+        if free < 2 * before:
+            raise StorageError(
+                f"compacting {path} needs up to {2 * before / 1e6:.0f} MB of free disk, there are {free / 1e6:.0f}; its "
+                "free room is used again without"
+            )
+        os.environ.setdefault("SQLITE_TMPDIR", str(path.parent.absolute()))  # the usual place is often small, or memory
         connection.execute("VACUUM")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return before, path.stat().st_size
-
-
-SERIES_KINDS: tuple[Kind, ...] = ("reading", "prediction", "health")

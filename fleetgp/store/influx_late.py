@@ -11,18 +11,9 @@ from typing import NamedTuple
 
 from fleetgp.runtime.influx import Client
 from fleetgp.runtime.influx_answers import Cell
+from fleetgp.runtime.influx_names import stored_name
 from fleetgp.store.base import Kind
-from fleetgp.store.influx_lines import (
-    MEASUREMENTS,
-    MS,
-    UNNUMBERED_SLOTS,
-    field_name,
-    key,
-    row_line,
-    slot,
-    stored_name,
-    where,
-)
+from fleetgp.store.influx_lines import MEASUREMENTS, MS, UNNUMBERED_SLOTS, field_name, key, row_line, slot, where
 from fleetgp.store.sqlite_rows import MAX_AT_ONE_INSTANT
 
 INSTANTS_A_QUERY = 100

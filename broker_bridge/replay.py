@@ -17,7 +17,7 @@ BATCH = 100  # messages at once where the speed is not bounded
 ROOM = 500  # unconfirmed messages at which sending goes on after the broker had stalled it
 STEP_S = 0.1  # longest wait: bounds how late a stop or an outage is noticed
 AWAY_S = 60.0  # how long a broker may be away, or take nothing
-MOST_RETURNS = 4  # of one message, until the broker is believed not to want it
+MOST_RETURNS = 3  # of one message, until its topic is believed to be what the broker does not want
 SUSPECT_S = 1.0  # for the confirmation of a message that may end the connection
 CONFIRM_S = 10.0  # for the last messages to be confirmed
 
@@ -66,6 +66,7 @@ class Player:
         self._first_back: Outgoing | None = None
         self._returns = 0
         self._suspects = 0
+        self._refused_topics: set[str] = set()
         self.lateness = Lateness()
         self.sent = 0
         self.bytes = 0
@@ -83,6 +84,9 @@ class Player:
                 self._keep_time(due.offset_ns / 1e9 / self._speed)
             if self.is_stopped:
                 break
+            if due.message.topic in self._refused_topics:
+                self.refused += 1
+                continue
             self._waiting.append(due.message)
             if len(self._waiting) >= most:
                 self._send()
@@ -91,11 +95,12 @@ class Player:
         self._send()
 
     def confirm(self) -> int:
-        """Wait until the broker has confirmed everything; how many messages it has not, after CONFIRM_S at most."""
+        """Wait until the broker has confirmed everything; how many messages it has not, CONFIRM_S after the last sign of it."""
         by_s = self._clock.monotonic_s() + CONFIRM_S
         while (self._way.unconfirmed or self._waiting) and self._clock.monotonic_s() < by_s:
             self._waiting = self._take_back() + self._waiting
-            self._hand_over()
+            if self._hand_over():
+                by_s = self._clock.monotonic_s() + CONFIRM_S
             if not self._way.wait_confirmed(0, STEP_S) and not self._way.is_open:
                 if self.is_stopped:
                     break
@@ -152,11 +157,17 @@ class Player:
         if self._returns > 1:
             self._suspects = max(self._suspects, len(back))
         if self._returns >= MOST_RETURNS:
-            self.refused += 1
-            self._say(f"the broker ends the connection whenever a message on {back[0].topic} comes: it is left out")
-            back = back[1:]
+            back = self._refuse(back[0].topic, back)
         self.resent += len(back)
         return back
+
+    def _refuse(self, topic: str, back: list[Outgoing]) -> list[Outgoing]:
+        """Give a topic up; what is left of those that came back."""
+        self._say(f"the broker ends the connection whenever a message on {topic!r} comes: that topic is left out")
+        self._refused_topics.add(topic)
+        self.refused += sum(message.topic == topic for message in (*back, *self._waiting))
+        self._waiting = [message for message in self._waiting if message.topic != topic]
+        return [message for message in back if message.topic != topic]
 
     def _wait_for_broker(self) -> None:
         """The clock stands still while the broker is away."""

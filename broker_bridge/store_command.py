@@ -106,9 +106,9 @@ def _path(args: Namespace, settings: Settings) -> Path:
         return Path(args.store).expanduser()
     if settings.values.get("store.kind", "sqlite") != "sqlite":
         raise ConfigError("store.kind", "this command is for a history in SQLite; name its file with --store")
-    from broker_bridge.service import store_path
+    from fleetgp.store.open import history_path
 
-    return store_path(settings)
+    return history_path(settings)
 
 
 def _info(args: Namespace, path: Path, settings: Settings) -> int:

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from paho.mqtt.client import topic_matches_sub
 
-from fleetgp.payloads.moving import move_time
+from fleetgp.payloads.moving import move
 from fleetgp.recording.message import Gap, Message, Recorded
 from fleetgp.runtime.link import Outgoing
 from fleetgp.wire.topics import ROOT
@@ -88,6 +88,7 @@ class Timeline:
         self._on_gap = on_gap
         self._verdicts: dict[str, str] = {}
         self.left_out: Counter[str] = Counter()
+        self.unmoved: Counter[str] = Counter()  # messages without a time that could be moved, by reason
         self.gaps: list[Gap] = []
         self.retained = 0
         self.typed = 0
@@ -176,7 +177,9 @@ class Timeline:
     def _outgoing(self, message: Message, shift_ns: int | None) -> Outgoing:
         payload = message.payload
         if shift_ns is not None:
-            payload = move_time(payload, message.topic, round(shift_ns / 1_000_000))
+            payload, times, why = move(payload, message.topic, round(shift_ns / 1_000_000))
+            if not times:
+                self.unmoved[why or "no_time"] += 1
         self.retained += message.is_retained
         self.typed += bool(message.content_type)
         is_retained = message.is_retained and self._cut.retained == "keep"

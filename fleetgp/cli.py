@@ -24,7 +24,7 @@ USAGE = 2
 SHELVES: Mapping[str, tuple[str, ...]] = {
     "try it": ("demo", "devices"),
     "run it": ("agent", "coordinator", "bridge", "dashboard", "discover", "doctor", "store"),
-    "study it": ("backtest", "detect", "record", "replay"),
+    "study it": ("backtest", "detect", "record", "replay", "recordings"),
 }
 
 # Which extra brings a package that a command could not import.

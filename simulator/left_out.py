@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 WORDS = {
-    "late": "late readings (of frames that were closed)",
+    "late": "late readings",
     "duplicate": "readings that came twice",
     "clock_reset": "times the clock went back for good",
     "numerical": "frames without a finite result",
@@ -42,9 +42,8 @@ WORDS = {
 
 
 def words(counts: Mapping[str, int]) -> str:
-    """``left out: 3 late readings, 1 row cut short``; "" where nothing was."""
+    """``left out: late readings 3, rows cut short 1``; "" where nothing was."""
     if not counts:
         return ""
-    return "left out: " + ", ".join(
-        f"{number:,} {WORDS.get(reason, reason)}" for reason, number in sorted(counts.items())
-    )
+    told = sorted((WORDS.get(reason, reason), number) for reason, number in counts.items())
+    return "left out: " + ", ".join(f"{what} {number:,}" for what, number in told)

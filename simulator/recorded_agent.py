@@ -8,6 +8,7 @@ before each the brain is given what it must have heard by then. What it then say
 
 from __future__ import annotations
 
+import zlib
 from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from typing import NamedTuple
 from edge_agent import agent
 from edge_agent.config import agent_config, wiring
 from edge_agent.frames import Sample
-from edge_agent.memory import Recent, mark
+from edge_agent.memory import REPLAYED_EFFECTS, Recent, mark
 from edge_agent.reading import read_sample
 from edge_agent.state import AgentConfig, Count, ModelArrived, Publish, Readings, RoundOpened, State, Tick
 from fleetgp.errors import PeerError
@@ -29,6 +30,7 @@ from simulator.recorded_lives import Life, Lives
 
 MOST_WAITING = 100_000
 MOST_MADE = 10_000
+REPEATED = 2 * REPLAYED_EFFECTS
 
 Answer = Summary | Bootstrap
 Said = Prediction | AnomalyEvent | Answer
@@ -79,6 +81,8 @@ class RecordedAgent:
         self._incarnations = deque(lives.incarnations)
         self._base = base
         self._born_ns = lives.born_ns
+        self._away = lives.away
+        self._unheard: News | None = None
         self._policy: ClockPolicy = "live"
         self._fields: dict[str, dict[str, int]] = {}
         self._readings: deque[Reading] = deque()
@@ -87,6 +91,7 @@ class RecordedAgent:
         self._answered: set[bytes] = set()
         self._recent = Recent()
         self._made: dict[int, Prediction] = {}
+        self._past: dict[int, int] = {}
         self._events: dict[tuple[str, str, int], AnomalyEvent] = {}
         self._events_told: dict[tuple[str, str, int], AnomalyEvent] = {}
         self.state = self._begin(self._lives[0])
@@ -112,6 +117,13 @@ class RecordedAgent:
             if not isinstance(news.message, FleetModel):
                 return
             self._news.clear()
+        if any(gone_ns <= news.at_ns < back_ns for gone_ns, back_ns in self._away):
+            # nothing of it was heard but the last model, which the broker gave it when it came back
+            if not isinstance(news.message, FleetModel):
+                return
+            if self._news and self._news[-1] is self._unheard:
+                self._news.pop()
+            self._unheard = news
         if len(self._news) < MOST_WAITING:
             self._news.append(news)
 
@@ -125,7 +137,7 @@ class RecordedAgent:
         while self._words and self._words[0].at_ns <= until_ns and not self.compared.trouble:
             word = self._words.popleft()
             if isinstance(word.message, Prediction):
-                self._follow_prediction(word.at_ns, word.message)
+                self._follow_prediction(word, word.message)
             elif isinstance(word.message, AnomalyEvent):
                 if len(self._events_told) < MOST_WAITING:
                     self._events_told[_key(word.message)] = word.message
@@ -160,14 +172,22 @@ class RecordedAgent:
         config: AgentConfig = agent_config(settings, life.schema)
         return agent.init(config, self._incarnations.popleft() if self._incarnations else life.started_ms)
 
-    def _follow_prediction(self, at_ns: int, told: Prediction) -> None:
+    def _follow_prediction(self, word: Word, told: Prediction) -> None:
+        check = zlib.crc32(word.payload)
+        if (
+            self._past.get(told.sequence) == check
+        ):  # an agent that starts again says once more what it may not have said
+            self.compared.predictions.repeated += 1
+            return
         if told.sequence == 0 and self.state.predicted and not self._made:
-            self._begin_again(at_ns)
+            self._begin_again(word.at_ns)
         if not self.state.predicted and not self._made and told.sequence > len(self._readings):
             self.compared.trouble = f"it had made {told.sequence} predictions before the recording begins; record from the fleet's first start on"
             return
         self._answer_where_due(told)
-        self._read_until(at_ns, told)
+        self._read_until(word.at_ns, told)
+        self._past[told.sequence] = check
+        self._past.pop(told.sequence - REPEATED, None)
         made = self._made.pop(told.sequence, None)
         what = f"{self.name}, prediction {told.sequence}"
         if made is not None:
@@ -183,6 +203,7 @@ class RecordedAgent:
         known = [life for life in self._lives if life.at_ns <= at_ns]
         self.state = self._begin((known or self._lives)[-1])
         self._recent = Recent()
+        self._past = {}
 
     def _answer_where_due(self, told: Prediction) -> None:
         """An answer that was heard after this prediction but made before it: it comes out as recorded just now."""

@@ -17,12 +17,13 @@ Verdict = Literal["same", "close", "different"]
 class Tally:
     """Messages of one kind that were compared, by verdict; first: the first that was not the same, in plain words.
 
-    missing: recorded, and not made again; extra: made, and not recorded. largest: relative difference of any two numbers.
+    missing: recorded, and not made again; extra: made, and not recorded; repeated: recorded once more. largest: relative difference of any two numbers.
     """
 
     counts: Counter[Verdict] = field(default_factory=Counter)
     missing: int = 0
     extra: int = 0
+    repeated: int = 0
     first: str = ""
     largest: float = 0.0
 
@@ -53,6 +54,7 @@ class Tally:
         self.counts += other.counts
         self.missing += other.missing
         self.extra += other.extra
+        self.repeated += other.repeated
         self.first = self.first or other.first
         self.largest = max(self.largest, other.largest)
 

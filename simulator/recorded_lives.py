@@ -30,11 +30,17 @@ class Life:
 
 @dataclass
 class Lives:
-    """One agent. born_ns: when it was first heard. incarnations: of its memory, in order."""
+    """One agent. born_ns: when it was first heard. incarnations: of its memory, in order.
+
+    away: from when to when there was no program of this name, between one and the next.
+    """
 
     born_ns: int
     lives: list[Life] = field(default_factory=list)
     incarnations: list[int] = field(default_factory=list)
+    away: list[tuple[int, int]] = field(default_factory=list)
+    instance: str = ""
+    gone_ns: int | None = None
 
 
 @dataclass
@@ -95,9 +101,18 @@ def _note(cast: Cast, address: topics.Address, one: Message) -> None:
 
 
 def _note_agent(cast: Cast, name: Name, status: Status, at_ns: int) -> None:
-    if not status.is_online or (name not in cast.agents and len(cast.agents) >= MOST_NAMES):
+    known = cast.agents.get(name)
+    if not status.is_online:
+        if known is not None:
+            known.gone_ns = at_ns
         return
-    known = cast.agents.setdefault(name, Lives(at_ns))
+    if known is None:
+        if len(cast.agents) >= MOST_NAMES:
+            return
+        known = cast.agents[name] = Lives(at_ns)
+    if known.instance not in ("", status.instance) and known.gone_ns is not None and len(known.away) < MOST_LIVES:
+        known.away.append((known.gone_ns, at_ns))
+    known.instance, known.gone_ns = status.instance, None
     if status.schema is None:
         return
     last = known.lives[-1] if known.lives else None

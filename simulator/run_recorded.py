@@ -86,6 +86,7 @@ def _numbers(tally: Tally) -> dict[str, Any]:
         "close": tally.counts["close"],
         "different": tally.counts["different"],
         "missing": tally.missing,
+        "repeated": tally.repeated,
         "not_in_the_recording": tally.extra,
         "largest_difference": tally.largest,
         "first_difference": tally.first,

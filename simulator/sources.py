@@ -12,9 +12,11 @@ from mcap.reader import make_reader
 from fleetgp.errors import RecordingError
 from fleetgp.recording import mcap
 from fleetgp.recording.message import Gap, Recorded
+from fleetgp.recording.messages import kind_of
 from fleetgp.recording.spec import RecordingSpec
+from fleetgp.recording.streams import as_messages
 
-_MCAP = b"\x89MCAP"
+MOST_SAID = 10  # damages; all are in the report
 
 
 class Sources:
@@ -36,17 +38,15 @@ class Sources:
         return sources[0] if len(sources) == 1 else heapq.merge(*sources, key=_time)
 
     def _one(self, path: Path) -> Iterator[Recorded]:
-        if is_mcap(path):
+        if kind_of(path) == "mcap":
             scan = mcap.recover(path)
             yield from scan
             for damage in scan.damages:
-                self._note(f"{path} is damaged: {damage.why}")
+                self._note(f"{path}: {damage.why}")
             return
-        from fleetgp.recording.streams import as_messages
-
         count = 0
         try:
-            for one in as_messages(path, self._spec):
+            for one in as_messages(path, self._spec, self._paths):
                 count += 1
                 yield one
         except RecordingError as err:
@@ -57,16 +57,8 @@ class Sources:
     def _note(self, words: str) -> None:
         if words not in self.damages:
             self.damages.append(words)
-            self._say(words + "; played as far as it goes")
-
-
-def is_mcap(path: Path) -> bool:
-    """By its first bytes. Raises RecordingError where it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            return file.read(len(_MCAP)) == _MCAP
-    except OSError as err:
-        raise RecordingError(f"{path} cannot be read: {err.strerror}") from err
+            if len(self.damages) <= MOST_SAID:
+                self._say(words + "; played as far as it goes")
 
 
 def _time(one: Recorded) -> int:
@@ -75,7 +67,7 @@ def _time(one: Recorded) -> int:
 
 def _last_ns(path: Path) -> int:
     """Time of the last message where a file tells it without being read, else 0."""
-    if not is_mcap(path):
+    if kind_of(path) != "mcap":
         return 0
     try:
         with path.open("rb") as file:

@@ -46,6 +46,13 @@ _INFLUX = re.compile(
     rb'(?:"(?:\\.|[^"\\])*+"|\\.|[^ "\\\n])++(?: (\d+))?[ \r]*$',
     re.MULTILINE,
 )
+_FLAT = (
+    re.compile(  # in an object without others inside: times by name, and the other strings so as not to look into them
+        rb'"(?i:%s)"\s*+:\s*+(?:"((?:[^"\\]|\\.)*+)"|(\d[^\s,}]*+))|"(?:[^"\\]|\\.)*+"'
+        % "|".join(sorted(_TOP)).encode(),
+        re.DOTALL,
+    )
+)
 _OUR_TIME = b"\xa5at_ms\xcf"  # in MessagePack: the name, then 8 bytes, big-endian
 _OUR_TIME_WITHIN = 64  # bytes from the start: only type and version come before it
 
@@ -123,10 +130,13 @@ def _is_json(payload: bytes) -> bool:
 
 
 def _in_json(payload: bytes, topic: str) -> list[_Place]:
+    is_ours = topics.parse(topic) is not None
+    if not is_ours and payload.count(b"{") + payload.count(b"[") == 1:  # as most are, in half the time
+        texts = [(match.span(1), match.span(2)) for match in _FLAT.finditer(payload)]
+        return [_Place(*max(text, count), is_text=text > count) for text, count in texts if max(text, count)[0] >= 0]
     found = list(spans(payload))
     if payload.lstrip()[:1] == b"[":
         return _in_senml(payload, found)
-    is_ours = topics.parse(topic) is not None
     return [_Place(*span[1:]) for span in found if _is_time(span.path, is_ours=is_ours)]
 
 

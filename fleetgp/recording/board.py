@@ -163,19 +163,18 @@ class Board:
             topic: "scalar" if seen.is_scalar else "object" for topic, seen in self.seen.items() if topic not in bound
         }
         found = devices.grouped(kinds)
+        # all have a part in the names, so that a device is called the same whatever a spec asks for
+        named = dict(zip(csv.unique(devices.ids(list(found), fallback)), found.values(), strict=True))
         if inputs:  # what tells none of them is no device of this spec
-            found = {levels: carried for levels, carried in found.items() if _carries(carried, inputs, self.seen)}
-        if not found:
+            named = {name: carried for name, carried in named.items() if _carries(carried, inputs, self.seen)}
+        if not named:
             raise RecordingError(
                 f"{self.paths[0]} holds no message of a device with a number {'of the spec ' if inputs else ''}in it; "
                 f"fleetgp recordings info {self.paths[0]} says what it holds"
             )
-        names = csv.unique(devices.ids(list(found), fallback))
-        self._owners = {
-            topic: (name,) for name, carried in zip(names, found.values(), strict=True) for topic in carried
-        }
-        self._owners |= {topic: tuple(names) for topic in bound}
-        return [MessageStream(name, self, carried) for name, carried in zip(names, found.values(), strict=True)]
+        self._owners = {topic: (name,) for name, carried in named.items() for topic in carried}
+        self._owners |= {topic: tuple(named) for topic in bound}
+        return [MessageStream(name, self, carried) for name, carried in named.items()]
 
 
 def _messages(path: Path, skipped: Skipped) -> Iterator[Message]:

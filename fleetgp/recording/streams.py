@@ -89,16 +89,18 @@ def is_of_messages(path: Path) -> bool:
     return kind_of(path) in OF_MESSAGES
 
 
-def as_messages(path: Path, spec: RecordingSpec | None = None) -> Iterator[Recorded]:
+def as_messages(path: Path, spec: RecordingSpec | None = None, beside: Sequence[Path] = ()) -> Iterator[Recorded]:
     """Any file as messages. A table's rows become ``sensors/NAME`` with a JSON object of their fields, as devices send it.
 
-    Without a spec all columns of numbers are fields. Rows of several devices come in the order of their times.
+    Without a spec all columns of numbers are fields. Rows of several devices come in the order of their times. beside: files
+    that are read together, this one among them: names tell its devices from those of the others.
     Raises RecordingError where the file cannot be read, or its time not be found.
     """
     if is_of_messages(path):
         yield from read_messages(path)
         return
-    found = streams([path], spec)
+    tables = [one for one in beside if one == path or not is_of_messages(one)]
+    found = [stream for stream in streams(tables or [path], spec) if stream.path == path]
     if spec is None or spec.time.is_open or not spec.inputs:
         seen = discover(found, None if spec is None else spec.time)
         inputs = Wanted(channels=tuple(Channel(name=name) for name in seen.columns))

@@ -1,21 +1,25 @@
 """The devices of one table: the whole of it, or by the column that says whose each row is.
 
 Where nobody named that column it is the first of a usual name (``device``, ``sensor_id``, ``mote``, ``station`` ...) whose
-values come again and again. Rows of devices that take turns are read in one pass; where one device's rows all stand before
-the next one's there is a pass for each.
+values come again and again, unless each only begins when the one before has ended: that is one device which was renamed.
+Rows of devices that take turns are read in one pass; where one device's rows all stand before the next one's there is a pass
+for each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice, pairwise
 from pathlib import Path
+from typing import NamedTuple
 
-from fleetgp.errors import RecordingError
+from fleetgp.errors import PeerError, RecordingError
 from fleetgp.recording import csv, lines, parquet, table
+from fleetgp.recording.discover import find_time
 from fleetgp.recording.messages import kind_of
 from fleetgp.recording.shared import Pass
-from fleetgp.recording.spec import RecordingSpec
+from fleetgp.recording.spec import RecordingSpec, TimeSpec
 from fleetgp.recording.table import Cells, Record, Skipped
 
 FIRST = 400
@@ -27,8 +31,15 @@ NAMES = (
 )  # fmt: skip
 
 
+class Part(NamedTuple):
+    """What a table's rows of one device begin and end with."""
+
+    first: list[Cells]
+    last: Cells
+
+
 class TableFile:
-    """One table of any form. devices: first rows by device, {} where all rows are of one."""
+    """One table of any form. devices: {} where all rows are of one."""
 
     def __init__(self, path: Path, spec: RecordingSpec | None = None) -> None:
         self.path = path
@@ -37,15 +48,15 @@ class TableFile:
         self._pass: Pass[Cells] | None = None
         self.header = [name or "" for name in next(self.rows())]
         self.device_column = -1
-        self.devices: dict[str, list[Cells]] = {}
+        self.devices: dict[str, Part] = {}
         said = None if spec is None else spec.devices.column
         if said:
             self.device_column = table.find_column(path, self.header, said)
-            self.devices = self._by_device(self.device_column, MOST_DEVICES) or {}
+            self.devices = self._by_device(self.device_column)
             if not self.devices:
                 raise RecordingError(f"{path}: {said!r} names no device, or more than {MOST_DEVICES}")
         elif said is None:
-            self._find()
+            self._find(TimeSpec() if spec is None else spec.time)
 
     def rows(self, skipped: Skipped | None = None) -> Iterator[Cells]:
         """Column names, then rows as text. Raises RecordingError where the file cannot be read."""
@@ -68,30 +79,46 @@ class TableFile:
             elif row:
                 skipped.add("no_device")
 
-    def _find(self) -> None:
+    def _find(self, time: TimeSpec) -> None:
         for index, name in enumerate(self.header):
             if "".join(c for c in name.lower() if c.isalnum()) not in NAMES:
                 continue
-            found = self._by_device(index, MOST_DEVICES)
-            if found and len(found) > 1:
+            found = self._by_device(index)
+            if len(found) > 1 and not self._follow_each_other(found, time):
                 self.device_column, self.devices = index, found
                 return
 
-    def _by_device(self, column: int, most: int) -> dict[str, list[Cells]] | None:
-        """First rows by the value of a column; None where it has too many values to name devices."""
-        found: dict[str, list[Cells]] = {}
+    def _follow_each_other(self, devices: Mapping[str, Part], said: TimeSpec) -> bool:
+        """Whether each begins after the one before has ended: one device, whose name was changed on the way."""
+        try:
+            time = find_time([TableStream("", self)], said)[0] if said.is_open else said
+        except RecordingError:  # without times nothing follows
+            return False
+        if time.every:
+            return False
+        columns = [table.find_column(self.path, self.header, name) for name in time.columns]
+        read = table.time_reader(time)
+        spans = [
+            (_instant(read, part.first[0], columns), _instant(read, part.last, columns)) for part in devices.values()
+        ]
+        return all(before[1] < after[0] for before, after in pairwise(spans))
+
+    def _by_device(self, column: int) -> dict[str, Part]:
+        """Rows by the value of a column; {} where it has too many values to name devices."""
+        found: dict[str, Part] = {}
         count = 0
         for row in islice(self.rows(), 1, None):
             device = _device(row, column)
             if not device:
                 continue
             count += 1
-            first = found.setdefault(device, [])
-            if len(first) < FIRST:
-                first.append(row)
-            if len(found) > most:
-                return None
-        return found if count >= ROWS_EACH * len(found) else None
+            part = found.setdefault(device, Part([], row))
+            if len(part.first) < FIRST:
+                part.first.append(row)
+            found[device] = part._replace(last=row)
+            if len(found) > MOST_DEVICES:
+                return {}
+        return found if count >= ROWS_EACH * len(found) else {}
 
 
 class TableStream:
@@ -112,7 +139,7 @@ class TableStream:
             next(rows)
             return self._file.header, [row for row in islice(rows, count) if row]
         column = self._file.device_column
-        first = self._file.devices[self._device][:count]
+        first = self._file.devices[self._device].first[:count]
         return _without(self._file.header, column), [_without(row, column) for row in first]
 
     def read(self, spec: RecordingSpec, skipped: Skipped | None = None) -> Iterator[Record]:
@@ -122,6 +149,14 @@ class TableStream:
             return table.read(self.path, self._file.rows(skipped), spec, skipped)
         layout = table.Layout(self.path, self._file.header, spec)
         return layout.records(self._file.join(self._device, skipped), skipped)
+
+
+def _instant(read: Callable[[list[str]], int], row: Cells, columns: Sequence[int]) -> float:
+    """When a row was, NaN where that cannot be read."""
+    try:
+        return read([(row[index] or "").strip() for index in columns])
+    except (ValueError, OverflowError, PeerError, IndexError):
+        return math.nan
 
 
 def _device(row: Cells, column: int) -> str:

@@ -75,6 +75,23 @@ def test_the_time_moves_and_nothing_else(time: object, fields: dict[str, object]
     assert at_ms[1] == at_ms[0] + hours * HOUR
 
 
+@MODEST
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["time", "TS", "x", 'a"time":', "at\\ms"]), times() | st.text() | st.none()),
+        max_size=5,
+    ),
+    SHIFTS,
+)
+def test_flat_and_nested_objects_are_moved_alike(pairs: list[tuple[str, object]], shift_ms: int) -> None:
+    """A list inside makes every value be looked at by its path; names that stand twice are moved twice."""
+    inside = ", ".join(f"{json.dumps(name)} : {json.dumps(value)}" for name, value in pairs)
+    flat, nested = (("{" + inside + end).encode() for end in ("}", ', "z":[]}' if pairs else '"z":[]}'))
+    there = move(flat, "a/b", shift_ms), move(nested, "a/b", shift_ms)
+    assert there[0].times == there[1].times
+    assert json.loads(there[1].payload) == {**json.loads(there[0].payload), "z": []}
+
+
 @pytest.mark.parametrize(
     ("topic", "payload", "moved"),
     [

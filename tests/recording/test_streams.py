@@ -30,22 +30,28 @@ def devices(**changes: object) -> RecordingSpec:
     return parse({"time": {"columns": ["time"]}, "channels": {"a": {}}, "devices": changes}, "test")
 
 
-def table(path: Path, column: str, names: str, *, step_ms: int = 1000) -> Path:
-    """Rows 0, 1, 2, ... of devices by their letters; the value is the row's number."""
+def table(path: Path, column: str, names: str, *, is_one_clock: bool = False) -> Path:
+    """Rows 0, 1, 2, ... of devices by their letters; the value is the row's number. is_one_clock: no time comes twice."""
     path.parent.mkdir(exist_ok=True)
-    lines = [f"{START_MS + step_ms * k},{name},{k}\n" for k, name in enumerate(names)]
+    ticks = [k if is_one_clock else names[:k].count(name) for k, name in enumerate(names)]
+    lines = [f"{START_MS + 1000 * tick},{name},{k}\n" for k, (tick, name) in enumerate(zip(ticks, names, strict=True))]
     path.write_text(f"time,{column},a\n" + "".join(lines))
     return path
 
 
 @pytest.mark.parametrize("column", ["device", "Sensor ID", "moteid", "Node", "station_id"])
-@pytest.mark.parametrize("names", ["abcabcabcabc", "aaaabbbbcccc", "abbcccaabcab"])
-def test_rows_of_several_devices_are_a_stream_each(tmp_path: Path, column: str, names: str) -> None:
-    found = find([table(tmp_path / "all.csv", column, names)], None)
+@pytest.mark.parametrize(
+    ("names", "is_one_clock"),
+    [("abcabcabcabc", False), ("abcabcabcabc", True), ("aaaabbbbcccc", False), ("abbcccaabcab", True)],
+)
+def test_rows_of_several_devices_are_a_stream_each(tmp_path: Path, column: str, names: str, is_one_clock: bool) -> None:
+    found = find([table(tmp_path / "all.csv", column, names, is_one_clock=is_one_clock)], None)
     assert [stream.name for stream in found.streams] == list("abc")
     assert f"3 devices in all.csv: by its column {column}" in found.reasons[0]
     for stream in found.streams:
-        expected = [Record(START_MS + 1000 * k, (float(k),)) for k, name in enumerate(names) if name == stream.name]
+        rows_of = [k for k, name in enumerate(names) if name == stream.name]
+        ticks = rows_of if is_one_clock else range(len(rows_of))
+        expected = [Record(START_MS + 1000 * n, (float(k),)) for n, k in zip(ticks, rows_of, strict=True)]
         assert list(stream.read(SPEC)) == expected
         header, rows = stream.peek(2)
         assert header == ["time", "a"]
@@ -56,7 +62,8 @@ def test_a_column_that_names_no_device_leaves_the_table_whole(tmp_path: Path) ->
     every_row_another = table(tmp_path / "pump.csv", "id", "abcdefghijkl")
     always_one = table(tmp_path / "fan.csv", "station", "s" * 12)
     other_name = table(tmp_path / "mill.csv", "shift", "ab" * 6)
-    for path in (every_row_another, always_one, other_name):
+    renamed = table(tmp_path / "press.csv", "device", "aaaaaabbbbbb", is_one_clock=True)
+    for path in (every_row_another, always_one, other_name, renamed):
         (only,) = streams([path])
         assert only.name == path.stem
         assert len(list(only.read(SPEC))) == 12
@@ -118,6 +125,12 @@ def test_a_table_is_the_messages_that_its_devices_would_send(tmp_path: Path) -> 
     assert [content.sequence for content in contents] == [0, 0, 1, 1, 2, 2]
     only = parse({"time": {"columns": ["time"]}, "channels": {"flow": {"field": "b"}}}, "test")
     assert json.loads(next(as_messages(path, only)).payload) == {"flow": 2.0, "time": START_MS, "seq": 0}  # type: ignore[union-attr]
+
+
+def test_tables_that_are_sent_together_are_told_apart(tmp_path: Path) -> None:
+    paths = [table(tmp_path / f"valve{n}" / "8.csv", "x", "abab", is_one_clock=True) for n in (1, 2)]
+    said = [{m.topic for m in as_messages(path, SPEC, paths) if isinstance(m, Message)} for path in paths]
+    assert said == [{"sensors/valve1-8"}, {"sensors/valve2-8"}]
 
 
 def test_a_table_of_fields_that_come_one_by_one_is_sent_one_by_one(tmp_path: Path) -> None:

@@ -139,6 +139,17 @@ def as_converted(folder: Path) -> list[Path]:
     return [folder / "converted.jsonl"]
 
 
+def as_single_values(folder: Path) -> list[Path]:
+    """Each channel on a topic of its own, in turn, as small devices send them; their time is that of their arrival."""
+    found = [
+        Message(f"plant/{name}/{field}", str(record.values[k]).encode(), record.at_ms * 1_000_000)
+        for name, record in by_time()
+        for k, field in enumerate(FIELDS)
+    ]
+    write_jsonl(folder / "values.jsonl", found)
+    return [folder / "values.jsonl"]
+
+
 def report(paths: list[Path], folder: Path) -> dict[str, Any]:
     spec = folder / "spec.toml"
     spec.write_text(SPEC)
@@ -165,3 +176,13 @@ def test_every_form_gives_the_report_of_plain_tables(tmp_path: Path, write: Call
     assert others == {}
     if write in (as_message_lines, as_mcap):
         assert found["left_out"] == {"retained": 1, "fleet": 140}
+
+
+def test_channels_that_come_one_by_one_are_frames_of_all(tmp_path: Path) -> None:
+    """What is predicted is the same; what is counted as taken are messages, four to a frame."""
+    expected, found = report(as_csv(tmp_path), tmp_path), report(as_single_values(tmp_path), tmp_path)
+    assert found["frames"] == 4 * expected["frames"]
+    assert {key: found[key] for key in SAME if key != "frames"} == {
+        key: expected[key] for key in SAME if key != "frames"
+    }
+    assert found["left_out"] == {}

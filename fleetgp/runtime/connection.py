@@ -194,6 +194,12 @@ class Connection:
         self._pipe.say(packet)
         return mid
 
+    def flush(self) -> None:
+        """Write at once what the socket takes, instead of with the next ``step``."""
+        if self._pipe is not None:
+            with contextlib.suppress(OSError):  # a dead connection: ``step`` will find out
+                self._pipe.flush()
+
     def ack(self, mids: Iterable[int]) -> None:
         """Acknowledge messages, in order."""
         if self._pipe is not None:

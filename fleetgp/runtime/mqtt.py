@@ -324,8 +324,6 @@ class Session:
                 self._counts["unreadable"] += 1
                 if qos:
                     connection.ack((mid,))
-            case _:
-                return
 
     def _become_ready(self, connection: Connection) -> None:
         births = self._birth()
@@ -333,6 +331,7 @@ class Session:
             self._delivery.begin(connection)
             for message in births:
                 self._delivery.publish(message)
+            connection.flush()  # who waits for us to be connected finds the birth said
             self._is_ready = True
             self._ready_since_s = self._clock.monotonic_s()
             self._delivery.pump()

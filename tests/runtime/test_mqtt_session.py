@@ -61,12 +61,19 @@ def test_presence_is_retained_and_the_will_speaks_for_a_killed_program(
         "threading.Event().wait()\n"
     )
     with subprocess.Popen([sys.executable, "-c", program, broker.url], stdout=subprocess.PIPE, text=True) as victim:
-        assert victim.stdout is not None
-        assert victim.stdout.readline() == "ready\n"
-        late_reader = desk.connected(broker.url, "reader", subscriptions=ALL)
-        assert [(message.payload, message.is_retained) for message in collect(late_reader, 1)] == [(b"online", True)]
-        os.kill(victim.pid, signal.SIGKILL)
-        assert [(message.payload, message.is_retained) for message in collect(late_reader, 1)] == [(b"offline", False)]
+        try:
+            assert victim.stdout is not None
+            assert victim.stdout.readline() == "ready\n"
+            late_reader = desk.connected(broker.url, "reader", subscriptions=ALL)
+            assert [(message.payload, message.is_retained) for message in collect(late_reader, 1)] == [
+                (b"online", True)
+            ]
+            os.kill(victim.pid, signal.SIGKILL)
+            assert [(message.payload, message.is_retained) for message in collect(late_reader, 1)] == [
+                (b"offline", False)
+            ]
+        finally:
+            victim.kill()  # where an assertion failed before: leaving the block waits for its end
 
 
 def test_a_farewell_is_said_and_the_will_is_not(broker: EmbeddedBroker, desk: Any, collect: Collect) -> None:

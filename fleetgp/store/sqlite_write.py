@@ -12,9 +12,11 @@ from fleetgp.store.base import Batch, WriteReport
 from fleetgp.store.sqlite_catalog import Catalog
 from fleetgp.store.sqlite_documents import trim_documents, write_documents
 from fleetgp.store.sqlite_errors import plain_words
+from fleetgp.store.sqlite_retention import Retention
+from fleetgp.store.sqlite_rollup import roll_up
 from fleetgp.store.sqlite_rows import write_rows
 from fleetgp.store.sqlite_schema import transaction
-from fleetgp.store.sqlite_upkeep import SERIES_A_STEP, Retention, drop_old, roll_up
+from fleetgp.store.sqlite_upkeep import SERIES_A_STEP, drop_old, drop_old_documents
 
 
 class SqliteWriter:
@@ -45,7 +47,7 @@ class SqliteWriter:
         return replace(report, refused=dict(Counter(report.refused) + refused)) if refused else report
 
     def maintain(self, now_ms: int) -> None:
-        """One bounded step of upkeep: rollups, then retention of some series, then bounds of documents."""
+        """One bounded step of upkeep: rollups, then retention of some series, then age and bounds of documents."""
         with self._lock, plain_words(self._path, "tidy"):
             roll_up(self._connection, now_ms)
             catalog, self._catalog = self._catalog, None
@@ -54,6 +56,7 @@ class SqliteWriter:
                 catalog.set_floors(floors)
             self._catalog = catalog
             with transaction(self._connection):
+                drop_old_documents(self._connection, self._retention, now_ms)
                 trim_documents(self._connection)
 
     def close(self) -> None:

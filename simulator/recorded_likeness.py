@@ -1,0 +1,86 @@
+"""How like two messages are: the same, the same but for the last digits, or not; and where they differ first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Literal
+
+import msgspec
+
+CLOSE = 1e-9
+
+Verdict = Literal["same", "close", "different"]
+
+
+@dataclass
+class Tally:
+    """Messages of one kind that were compared, by verdict; first: the first that was not the same, in plain words.
+
+    missing: recorded, and not made again; extra: made, and not recorded; repeated: recorded once more. largest: relative difference of any two numbers.
+    """
+
+    counts: Counter[Verdict] = field(default_factory=Counter)
+    missing: int = 0
+    extra: int = 0
+    repeated: int = 0
+    first: str = ""
+    largest: float = 0.0
+
+    @property
+    def recorded(self) -> int:
+        return sum(self.counts.values()) + self.missing
+
+    @property
+    def is_alike(self) -> bool:
+        """Whether all that was recorded was made again, but for last digits."""
+        return not self.missing and not self.counts["different"]
+
+    def compare(self, what: str, recorded: msgspec.Struct, made: msgspec.Struct) -> None:
+        """what: names the message for a person."""
+        if recorded == made:
+            self.counts["same"] += 1
+            return
+        verdict, largest, where = _difference(msgspec.to_builtins(recorded), msgspec.to_builtins(made))
+        self.counts[verdict] += 1
+        self.largest = max(self.largest, largest)
+        self.first = self.first or f"{what}: {where}"
+
+    def miss(self, what: str) -> None:
+        self.missing += 1
+        self.first = self.first or f"{what}: not made again"
+
+    def merge(self, other: Tally) -> None:
+        self.counts += other.counts
+        self.missing += other.missing
+        self.extra += other.extra
+        self.repeated += other.repeated
+        self.first = self.first or other.first
+        self.largest = max(self.largest, other.largest)
+
+
+def _difference(recorded: object, made: object) -> tuple[Verdict, float, str]:
+    """Verdict, largest relative difference of numbers, and the first field that differs."""
+    verdict: Verdict = "close"
+    largest, where = 0.0, ""
+    left, right = dict(_leaves(recorded, "")), dict(_leaves(made, ""))
+    for name in [*left, *(name for name in right if name not in left)]:
+        a, b = left.get(name, "absent"), right.get(name, "absent")
+        if a == b:
+            continue
+        where = where or f"{name} was {a}, is {b}"
+        if isinstance(a, float) and isinstance(b, float):
+            ratio = abs(a - b) / max(abs(a), abs(b), 1e-3)
+            largest = max(largest, ratio)
+            verdict = "different" if ratio > CLOSE else verdict
+        else:
+            verdict = "different"
+    return verdict, largest, where
+
+
+def _leaves(value: object, name: str) -> list[tuple[str, object]]:
+    if isinstance(value, dict):
+        return [leaf for key, item in value.items() for leaf in _leaves(item, f"{name}.{key}" if name else str(key))]
+    if isinstance(value, (list, tuple)):
+        return [leaf for index, item in enumerate(value) for leaf in _leaves(item, f"{name}.{index}")]
+    return [(name, value)]

@@ -1,7 +1,7 @@
 """From the broker into the store, into recordings, and back: how fast, how soon, and that nothing is lost.
 
 A reading is one channel's value; messages carry eight. Ratios are medians of runs that take turns in one go. A quick run tells
-the ratios of speeds as rows but judges none: a look of seconds on a shared machine cannot.
+ratios of speeds and lateness as rows but judges none, for a look of seconds on a shared machine cannot; and it kills few.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ from statistics import median
 from typing import NamedTuple, TypeVar
 
 from benchmarks import bridge_drain as drain
+from benchmarks import bridge_faults as faults
+from benchmarks import bridge_influx as influx
 from benchmarks import bridge_pace as pace
 from benchmarks import bridge_peers as peers
+from benchmarks.bridge_faults import BrokerKind
 from benchmarks.report import Bar, Report, finish, parser
 
 BARS = (
@@ -38,25 +41,30 @@ T = TypeVar("T")
 
 
 class Size(NamedTuple):
-    """How much a run measures. messages: of a drain; repeats: of what is compared; seconds: at a pace."""
+    """How much a run measures. messages: of a drain; repeats: of what is compared; seconds: at a pace; kills:
+    on each stage; outage_s: of InfluxDB, 0 = none."""
 
     messages: int
     repeats: int
     seconds: float
+    kills: int
+    outage_s: float
 
 
-FULL, QUICK = Size(40_000, 7, 30.0), Size(10_000, 1, 3.0)
+FULL, QUICK = Size(40_000, 7, 30.0, 20, 300.0), Size(8_000, 1, 2.0, 2, 0.0)
+SEED = 4
 
 
 def main(argv: list[str] | None = None) -> int:
     args = parser("bridge", __doc__ or "").parse_args(argv)
-    report = Report("bridge", BARS)
+    report = Report("bridge", BARS, SEED)
     return finish(report, args, lambda: measure(report, QUICK if args.quick else FULL, is_judged=not args.quick))
 
 
 def measure(report: Report, size: Size, *, is_judged: bool) -> None:
     tell_drains(report, size, is_judged=is_judged)
     tell_paces(report, size, is_judged=is_judged)
+    tell_faults(report, size, is_judged=is_judged)
 
 
 def afresh(work: Callable[[Path], T]) -> T:
@@ -98,7 +106,7 @@ def tell_paces(report: Report, size: Size, *, is_judged: bool) -> None:
     report.figures["bridge.p99_ms"] = round(soon_ms, 1)
     number = round(REPLAY_PER_S * size.seconds)
     late_ms, own_ms = afresh(partial(pace.replay_late_ms, number=number, per_s=REPLAY_PER_S))
-    report.figures |= {"replay.p99_late_ms": round(own_ms, 2), "replay.p99_late_heard_ms": round(late_ms, 2)}
+    report.rows += [row("replay at speed 1: ms late, p99", [own_ms]), row("the same at a subscriber", [late_ms])]
     bare, replayed = [], []
     for _ in range(size.repeats):
         bare.append(afresh(partial(pace.bare_per_s, number=size.messages)))
@@ -109,6 +117,25 @@ def tell_paces(report: Report, size: Size, *, is_judged: bool) -> None:
     report.figures["replay.messages_per_s"] = round(median(replayed))
     if is_judged:
         report.figures["replay.ratio_publisher"] = round(median(ratios), 3)
+        report.figures |= {"replay.p99_late_ms": round(own_ms, 2), "replay.p99_late_heard_ms": round(late_ms, 2)}
+
+
+def tell_faults(report: Report, size: Size, *, is_judged: bool) -> None:
+    """Kills with each store and each broker, and an outage of InfluxDB; those with InfluxDB only where it is installed."""
+    stages: list[tuple[BrokerKind, bool]] = [("mosquitto", False)]
+    if is_judged and influx.is_there():
+        stages += [("mosquitto", True), ("nats", True)]
+    lost = doubled = 0
+    for kind, has_influx in stages:
+        work = partial(faults.kills, kind=kind, number=size.kills, has_influx=has_influx, seed=report.seed)
+        found = afresh(work)
+        lost, doubled = lost + found.lost, doubled + found.duplicated
+        words = f"{size.kills} kills, {kind}, {'InfluxDB' if has_influx else 'SQLite'}"
+        report.rows += [row(f"{words}: {name}", [float(value)]) for name, value in found._asdict().items()]
+    if is_judged and influx.is_there():
+        report.figures |= {"bridge.lost": float(lost), "bridge.duplicated": float(doubled)}
+        found = afresh(partial(faults.outage, seconds=size.outage_s))
+        report.figures |= {f"influx.{name}": float(value) for name, value in found._asdict().items()}
 
 
 def row(words: str, values: list[float]) -> dict[str, object]:

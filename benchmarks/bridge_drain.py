@@ -80,11 +80,11 @@ def fill(port: int, number: int, pid: int) -> None:
 
 
 def by_subscriber(folder: Path, number: int) -> Drain:
-    with EmbeddedBroker.start("mosquitto", folder / "broker") as broker:
-        with peers.beside(peers.count, broker.port, number) as one:
-            peers.reply_of(one)
-            fill(broker.port, number, one.pid)
-            first_s, last_s = peers.reply_of(one)
+    broker = EmbeddedBroker.start("mosquitto", folder / "broker")
+    with broker, peers.beside(peers.count, broker.port, number) as one:
+        peers.reply_of(one)
+        fill(broker.port, number, one.pid)
+        first_s, last_s = peers.reply_of(one)
     return Drain((number - 1) / (last_s - first_s), 0)
 
 
@@ -126,7 +126,8 @@ def watch(
         if now and (not seen or now > seen[-1].done):
             seen.append(Point(now_s, now))
             moved_s = now_s
-        if expected is not None and now >= expected or expected is None and seen and now_s - moved_s > QUIET_S:
+        is_quiet = bool(seen) and now_s - moved_s > QUIET_S
+        if (now >= expected) if expected is not None else is_quiet:
             return seen
         if now_s - moved_s > STALLED_S:
             raise ServiceError(f"{now} of {expected} are done, and nothing moves any more")

@@ -14,6 +14,7 @@ import numpy as np
 from benchmarks import bridge_drain as drain
 from benchmarks import bridge_peers as peers
 from broker_bridge.broker import EmbeddedBroker
+from fleetgp.errors import ServiceError
 from fleetgp.recording.mcap import McapWriter
 from fleetgp.recording.message import Message
 
@@ -46,9 +47,9 @@ def queryable_ms(folder: Path, number: int, per_s: float) -> float:
 
 
 def bare_per_s(folder: Path, number: int) -> float:
-    with EmbeddedBroker.start("mosquitto", folder / "broker") as broker:
-        with peers.beside(peers.publish_bare, broker.port, number) as one:
-            return number / float(peers.reply_of(one))
+    broker = EmbeddedBroker.start("mosquitto", folder / "broker")
+    with broker, peers.beside(peers.publish_bare, broker.port, number) as one:
+        return number / float(peers.reply_of(one))
 
 
 def replay_per_s(folder: Path, number: int) -> float:
@@ -56,18 +57,19 @@ def replay_per_s(folder: Path, number: int) -> float:
     path = write_recording(folder / "recorded.mcap", number, 1000.0)
     with EmbeddedBroker.start("mosquitto", folder / "broker") as broker:
         report = replay(folder, path, broker.url, "max")
-    assert report["sent"] == number and not report["unconfirmed"]
+    if report["sent"] != number or report["unconfirmed"]:
+        raise ServiceError(f"the replay sent {report['sent']} of {number}, {report['unconfirmed']} unconfirmed")
     return number / float(report["seconds"])
 
 
 def replay_late_ms(folder: Path, number: int, per_s: float) -> tuple[float, float]:
     """Of 99 of 100 messages at speed 1: how late they reach a subscriber at most, and how late the replay says that they went."""
     path = write_recording(folder / "recorded.mcap", number, per_s)
-    with EmbeddedBroker.start("mosquitto", folder / "broker") as broker:
-        with peers.beside(peers.arrivals, broker.port, number) as one:
-            peers.reply_of(one)
-            report = replay(folder, path, broker.url, "1")
-            arrived_s = peers.reply_of(one)
+    broker = EmbeddedBroker.start("mosquitto", folder / "broker")
+    with broker, peers.beside(peers.arrivals, broker.port, number) as one:
+        peers.reply_of(one)
+        report = replay(folder, path, broker.url, "1")
+        arrived_s = peers.reply_of(one)
     return p99_ms(lateness_s(arrived_s, [index / per_s for index in range(number)])), float(report["late"]["p99_ms"])
 
 

@@ -107,7 +107,11 @@ def client(name: str) -> paho.Client:
 def subscribe(port: int, name: str, take: Callable[[paho.Client], None], reply: Connection) -> None:
     """paho as its manual shows it, until ``take``, called for every message, disconnects; reply: "ready" when subscribed."""
     one = client(name)
-    one.on_connect = lambda *_: one.subscribe(FILTER, 1)
+
+    def on_connect(*_: Any) -> None:
+        one.subscribe(FILTER, 1)
+
+    one.on_connect = on_connect
     one.on_subscribe = lambda *_: reply.send("ready")
     one.on_message = lambda *_: take(one)
     one.connect(HOST, port)

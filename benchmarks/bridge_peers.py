@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -38,11 +39,16 @@ class Said(NamedTuple):
     payload: bytes
 
 
-def messages(count: int, start_ms: int, first: int = 0) -> Iterator[Said]:
+def start_ms(number: int) -> int:
+    """A start such that the last of so many messages is of now."""
+    return time.time_ns() // 1_000_000 - number // DEVICES * STEP_MS
+
+
+def messages(number: int, begin_ms: int) -> Iterator[Said]:
     """Readings of DEVICES devices in turn, CHANNELS channels each, as ``fleetgp devices`` sends them."""
-    for number in range(first, first + count):
-        device, tick = number % DEVICES, number // DEVICES
-        yield Said(f"{TOPIC}{device}", reading(number, tick, start_ms + tick * STEP_MS))
+    for index in range(number):
+        device, tick = index % DEVICES, index // DEVICES
+        yield Said(f"{TOPIC}{device}", reading(index, tick, begin_ms + tick * STEP_MS))
 
 
 def reading(number: int, tick: int, at_ms: int) -> bytes:
@@ -94,28 +100,29 @@ def _read(sock: socket.socket, size: int) -> None:
         size -= got
 
 
-def client(name: str, *, is_clean: bool) -> paho.Client:
-    return paho.Client(CallbackAPIVersion.VERSION2, client_id=name, clean_session=is_clean)
+def client(name: str) -> paho.Client:
+    return paho.Client(CallbackAPIVersion.VERSION2, client_id=name)
 
 
-def register(port: int, name: str) -> None:
-    """Have the broker keep a queue of FILTER for this client from now on."""
-    one = client(name, is_clean=False)
-    answered: list[int] = []
-    one.on_connect = lambda *_: one.subscribe(FILTER, 1)
-    one.on_subscribe = lambda *_: (answered.append(1), one.disconnect())
+def subscribe(port: int, name: str, take: Callable[[paho.Client], None], reply: Connection) -> None:
+    """paho as its manual shows it, until ``take``, called for every message, disconnects; reply: "ready" when subscribed."""
+    one = client(name)
+
+    def on_connect(*_: Any) -> None:
+        one.subscribe(FILTER, 1)
+
+    one.on_connect = on_connect
+    one.on_subscribe = lambda *_: reply.send("ready")
+    one.on_message = lambda *_: take(one)
     one.connect(HOST, port)
     one.loop_forever()
-    if not answered:
-        raise ServiceError("the broker did not confirm the benchmark's subscription")
 
 
-def count(port: int, name: str, expected: int, reply: Connection) -> None:
-    """Subscribe and only count; reply: times (monotonic s) of the first and the last message."""
-    one = client(name, is_clean=False)
+def count(port: int, expected: int, reply: Connection) -> None:
+    """Only count; reply, after "ready": times (monotonic s) of the first and the last message."""
     seen, first_s, last_s = 0, 0.0, 0.0
 
-    def on_message(_client: Any, _data: Any, _message: paho.MQTTMessage) -> None:
+    def take(one: paho.Client) -> None:
         nonlocal seen, first_s, last_s
         seen += 1
         if seen == 1:
@@ -124,42 +131,50 @@ def count(port: int, name: str, expected: int, reply: Connection) -> None:
             last_s = time.monotonic()
             one.disconnect()
 
-    one.on_message = on_message
-    one.connect(HOST, port)
-    one.loop_forever()
+    subscribe(port, "bench-count", take, reply)
     reply.send((first_s, last_s))
 
 
-def publish_paced(port: int, payloads: int, per_s: float, reply: Connection) -> None:
-    """Publish at QoS 1 at an even pace; reply: the times (monotonic s) at which each was handed over."""
-    one = client("bench-paced", is_clean=True)
+def arrivals(port: int, expected: int, reply: Connection) -> None:
+    """Reply, after "ready": the time (monotonic s) of every message."""
+    times: list[float] = []
+
+    def take(one: paho.Client) -> None:
+        times.append(time.monotonic())
+        if len(times) == expected:
+            one.disconnect()
+
+    subscribe(port, "bench-arrivals", take, reply)
+    reply.send(times)
+
+
+def publish_paced(port: int, number: int, per_s: float, reply: Connection) -> None:
+    """Publish at QoS 1 at an even pace; reply: the time (monotonic s) at which each message was handed over."""
+    one = client("bench-paced")
     one.connect(HOST, port)
     one.loop_start()
     begin_s, times = time.monotonic() + 0.5, []
-    start_ms = time.time_ns() // 1_000_000
-    for number, message in enumerate(messages(payloads, start_ms - payloads // DEVICES * STEP_MS)):
-        wait_s = begin_s + number / per_s - time.monotonic()
+    for index, said in enumerate(messages(number, start_ms(number))):
+        wait_s = begin_s + index / per_s - time.monotonic()
         if wait_s > 0:
             time.sleep(wait_s)
         times.append(time.monotonic())
-        info = one.publish(message.topic, message.payload, 1)
+        info = one.publish(said.topic, said.payload, 1)
     info.wait_for_publish(ANSWER_S)
     one.disconnect()
     one.loop_stop()
     reply.send(times)
 
 
-def publish_bare(port: int, said: Sequence[Said], reply: Connection) -> None:
+def publish_bare(port: int, number: int, reply: Connection) -> None:
     """Publish at QoS 1 as fast as paho's threaded loop does; reply: seconds from the first to the last confirmation."""
-    one = client("bench-bare", is_clean=True)
-    one.max_inflight_messages_set(20)
-    confirmed = 0
-    done = get_context("spawn").Event()
+    one = client("bench-bare")
+    said, confirmed, done = list(messages(number, start_ms(number))), 0, threading.Event()
 
     def on_publish(*_: Any) -> None:
         nonlocal confirmed
         confirmed += 1
-        if confirmed == len(said):
+        if confirmed == number:
             done.set()
 
     one.on_publish = on_publish
@@ -175,16 +190,23 @@ def publish_bare(port: int, said: Sequence[Said], reply: Connection) -> None:
     reply.send(seconds)
 
 
+class Beside(NamedTuple):
+    """A process beside ours. reply: read its answers from it."""
+
+    pid: int
+    reply: Connection
+
+
 @contextmanager
-def beside(work: Any, *arguments: object) -> Iterator[Connection]:
-    """Run one of the functions above as a process of its own; its reply is read from the connection."""
+def beside(work: Callable[..., None], *arguments: object) -> Iterator[Beside]:
+    """Run one of the functions above as a process of its own."""
     context = get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=work, args=(*arguments, theirs), daemon=True)
     process.start()
     theirs.close()
     try:
-        yield ours
+        yield Beside(process.pid or 0, ours)
     finally:
         process.join(ANSWER_S)
         if process.is_alive():
@@ -192,11 +214,11 @@ def beside(work: Any, *arguments: object) -> Iterator[Connection]:
             process.join()
 
 
-def reply_of(connection: Connection, seconds: float = WAIT_S) -> Any:
-    """Raises ServiceError where none comes in time."""
+def reply_of(one: Beside, seconds: float = WAIT_S) -> Any:
+    """Its next answer. Raises ServiceError where none comes in time."""
     try:
-        if connection.poll(seconds):
-            return connection.recv()
+        if one.reply.poll(seconds):
+            return one.reply.recv()
     except EOFError:
         pass
     raise ServiceError(f"a process of the benchmark gave no answer within {seconds:.0f} s")

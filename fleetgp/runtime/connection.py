@@ -147,13 +147,16 @@ class Connection:
         self._pipe = cast(Pipe, self._client.socket())
 
     def step(self, timeout_s: float) -> bool:
-        """Read and write what is due, waiting up to ``timeout_s``; False when the connection is over."""
+        """Read and write what is due, waiting up to ``timeout_s``; False when the connection is over.
+
+        Nothing is read, and nothing waited for, while ``happened`` still holds something of before.
+        """
         pipe = self._pipe
         if pipe is None or self._client.socket() is None:
             return False
         try:
             self._wait(pipe, timeout_s)
-            is_alive = self._read(pipe)
+            is_alive = bool(self.happened) or self._read(pipe)
             if is_alive and self._client.want_write():
                 is_alive = self._client.loop_write() == MQTTErrorCode.MQTT_ERR_SUCCESS
             if not is_alive or self._client.socket() is None:
@@ -191,6 +194,12 @@ class Connection:
         self._pipe.say(packet)
         return mid
 
+    def flush(self) -> None:
+        """Write at once what the socket takes, instead of with the next ``step``."""
+        if self._pipe is not None:
+            with contextlib.suppress(OSError):  # a dead connection: ``step`` will find out
+                self._pipe.flush()
+
     def ack(self, mids: Iterable[int]) -> None:
         """Acknowledge messages, in order."""
         if self._pipe is not None:
@@ -204,8 +213,9 @@ class Connection:
     def _wait(self, pipe: Pipe, timeout_s: float) -> None:
         """Until there is something to read or to write."""
         here, bell = pipe.fileno(), pipe.bell.fileno()
+        is_busy = bool(self.happened) or pipe.has_more
         writing = [here] if pipe.has_unsent or self._client.want_write() else []
-        heard, _, _ = select.select([here, bell], writing, [], 0.0 if pipe.has_more else timeout_s)
+        heard, _, _ = select.select([here, bell], writing, [], 0.0 if is_busy else timeout_s)
         if bell in heard:
             pipe.hush()
 

@@ -24,7 +24,7 @@ MESSAGES = st.builds(
     payload=st.binary(max_size=400),
     qos=st.integers(0, 1),
     is_retained=st.booleans(),
-    content_type=st.text(st.characters(exclude_categories=("Cs",)), max_size=200),
+    content_type=st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=200),
 )
 MIDS = st.integers(1, 65_535)
 PINGRESP, SUBACK = b"\xd0\x00", b"\x90\x03\x00\x07\x01"

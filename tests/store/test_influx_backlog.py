@@ -81,7 +81,7 @@ def test_what_was_sent_is_forgotten_after_a_while(fake: FakeInflux, tmp_path: Pa
     store.clock.advance(2)
     store.backlog.tidy()
     with sqlite3.connect(store.backlog.path) as connection:
-        for table in ("log", "s1", "dirty"):
+        for table in ("log", "s1"):
             assert connection.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
     store.write(rows(5000, 10))
     assert fake.sequences == list(range(5010))

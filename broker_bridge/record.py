@@ -34,6 +34,7 @@ STEP_S = 0.1  # longest wait for a message: bounds how late a stop is noticed
 BATCH = 2000
 INBOX = 20_000  # messages between the connection and the file
 FLUSH_S = 2.0  # how long messages that do not fill a chunk wait to be in the file: what kill -9 costs at most
+CHECK_S = 0.25  # how often it is looked whether messages had to be thrown away
 DRAIN_S = 1.0  # at the end, for what is here already
 PART_S = 1.0
 _THROWN_AWAY = ("inbox_dropped", "inbox_refused", "oversized", "unreadable")
@@ -89,7 +90,7 @@ class Recorder:
         self.told = Recorded()
         self._connections: deque[tuple[int, int]] = deque()  # generation and time of each, from the session's thread
         self._topics: set[str] = set()
-        self._flushed_s = self.clock.monotonic_s()
+        self._flushed_s = self._checked_s = self.clock.monotonic_s()
 
     def run(self) -> Recorded:
         """Raises ServiceError where there is no broker or it refuses a topic, RecordingError where no file can be made."""
@@ -135,7 +136,8 @@ class Recorder:
             batch = self.session.receive(BATCH, STEP_S)
             self._take(batch)
             self._flush_if_due()
-            self._note_losses()
+            if self.clock.monotonic_s() - self._checked_s >= CHECK_S:
+                self._note_losses()
             if self.screen.is_due:
                 self.screen.show(self._progress(self.clock.monotonic_s() - started_s))
         by_s = self.clock.monotonic_s() + DRAIN_S
@@ -185,6 +187,7 @@ class Recorder:
             self.file.flush()
 
     def _note_losses(self) -> None:
+        self._checked_s = self.clock.monotonic_s()
         counters = self.session.counters()
         self.told.lost = sum(counters.get(name, 0) for name in _THROWN_AWAY)
         self._mark(self.continuity.thrown_away(self.told.lost, self.clock.now_ns()))

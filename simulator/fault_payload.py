@@ -14,12 +14,12 @@ from typing import NamedTuple
 from fleetgp import payloads
 from fleetgp.errors import PeerError
 from fleetgp.payloads import plain
+from fleetgp.payloads.json_spans import spans
 
 ALONE = -1  # the payload is this number
 LISTED = -2  # it is an item of a list
 
-_TOKEN = re.compile(rb'[{}\[\],:]|"(?:[^"\\]|\\.)*"|[^\s{}\[\],:"]+')
-_PLAIN = re.compile(rb'\s*"?\s*([^"]*?)\s*"?\s*')
+_TEXT = re.compile(rb'\s*"?\s*([^"]*?)\s*"?\s*')
 _NUMBER = re.compile(rb'"?\s*([+-]?[\d.][\d.eE+-]*)\s*"?')
 
 
@@ -44,7 +44,7 @@ def find(payload: bytes, field: str) -> Place | str:
     if payload.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
         found = _member(payload, field)
         return "no_field" if found is None else _number(payload, *found)
-    match = _PLAIN.fullmatch(payload)
+    match = _TEXT.fullmatch(payload)
     if field not in ("", plain.FIELD) or match is None:
         return "no_field"
     return _number(payload, match.start(1), match.end(1), ALONE)
@@ -89,39 +89,19 @@ def _number(payload: bytes, begin: int, end: int, member_begin: int) -> Place | 
     return Place(match.start(1), match.end(1), value, member_begin)
 
 
-class _Level:
-    """An object or a list being walked through. name: of the member at hand, with those it is inside of."""
-
-    def __init__(self, prefix: str, is_list: bool) -> None:
-        self.prefix = prefix
-        self.is_list = is_list
-        self.index = 0
-        self.key: str | None = None
-        self.key_begin = -1
-
-    @property
-    def name(self) -> str:
-        own = str(self.index) if self.is_list else self.key or ""
-        return f"{self.prefix}.{own}" if self.prefix else own
-
-
 def _member(payload: bytes, field: str) -> tuple[int, int, int] | None:
     """Begin and end of the last scalar of this name, and where its key begins (LISTED in a list). The payload is sound JSON."""
-    levels: list[_Level] = []
-    found: tuple[int, int, int] | None = None
-    for match in _TOKEN.finditer(payload):
-        token = match[0]
-        top = levels[-1] if levels else None
-        if token in b"{[":
-            levels.append(_Level(top.name if top else "", token == b"["))
-        elif token in b"}]":
-            levels.pop()
-        elif token == b"," and top is not None:
-            top.index, top.key = top.index + 1, None
-        elif token == b":" or top is None:
-            continue
-        elif not top.is_list and top.key is None:
-            top.key, top.key_begin = str(json.loads(token)), match.start()
-        elif top.name == field:
-            found = match.start(), match.end(), LISTED if top.is_list else top.key_begin
-    return found
+    found = None
+    for span in spans(payload):
+        if ".".join(map(_plain, span.path)) == field:
+            found = span
+    if found is None:
+        return None
+    begin, end = found.start - found.is_text, found.end + found.is_text
+    key = found.path[-1]
+    return begin, end, LISTED if isinstance(key, int) else payload.rfind(f'"{key}"'.encode(), 0, begin)
+
+
+def _plain(part: str | int) -> str:
+    """A key as it is meant, or an index."""
+    return str(json.loads(f'"{part}"')) if isinstance(part, str) and "\\" in part else str(part)

@@ -8,10 +8,10 @@ before each the brain is given what it must have heard by then. What it then say
 
 from __future__ import annotations
 
+import copy
 import zlib
 from collections import deque
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any
 
 from edge_agent import agent
 from edge_agent.config import agent_config, wiring
@@ -25,49 +25,19 @@ from fleetgp.recording.message import Message
 from fleetgp.runtime.settings import Settings
 from fleetgp.wire import codec
 from fleetgp.wire.messages import AnomalyEvent, Bootstrap, FleetModel, Prediction, RoundNotice, Summary
-from simulator.recorded_likeness import Tally
 from simulator.recorded_lives import Life, Lives
+from simulator.recorded_news import News, NewsQueue
+from simulator.recorded_words import Compared, Reading, Word
 
 MOST_WAITING = 100_000
 MOST_MADE = 10_000
+MOST_OVERTAKEN = 8
+OVERTAKEN_NS = 2_000_000_000
 REPEATED = 2 * REPLAYED_EFFECTS
 
-Answer = Summary | Bootstrap
-Said = Prediction | AnomalyEvent | Answer
-
-
-class Reading(NamedTuple):
-    """A sample, and when the recorder heard it."""
-
-    at_ns: int
-    sample: Sample
-
-
-class News(NamedTuple):
-    """What the fleet said: a model (and its payload), or that a round was opened."""
-
-    at_ns: int
-    message: FleetModel | RoundNotice
-    payload: bytes
-
-
-class Word(NamedTuple):
-    """What the agent said, and its payload."""
-
-    at_ns: int
-    message: Said
-    payload: bytes
-
-
-@dataclass
-class Compared:
-    """What came of one agent. trouble: why it cannot be run again, "" where it can."""
-
-    predictions: Tally = field(default_factory=Tally)
-    events: Tally = field(default_factory=Tally)
-    answers: Tally = field(default_factory=Tally)
-    left_out: dict[str, int] = field(default_factory=dict)
-    trouble: str = ""
+# of a RecordedAgent, what following a word changes and a plain copy keeps
+_CHANGING = ("state", "_words", "_readings", "_answered", "_made", "_past", "_events", "_events_told", "_lives", "_incarnations",
+             "_fields", "_policy")  # fmt: skip
 
 
 class RecordedAgent:
@@ -81,12 +51,10 @@ class RecordedAgent:
         self._incarnations = deque(lives.incarnations)
         self._base = base
         self._born_ns = lives.born_ns
-        self._away = lives.away
-        self._unheard: News | None = None
         self._policy: ClockPolicy = "live"
         self._fields: dict[str, dict[str, int]] = {}
         self._readings: deque[Reading] = deque()
-        self._news: deque[News] = deque()
+        self._news = NewsQueue([(0, self._lives[0].at_ns), *lives.away])
         self._words: deque[Word] = deque()
         self._answered: set[bytes] = set()
         self._recent = Recent()
@@ -112,20 +80,8 @@ class RecordedAgent:
             self._readings.append(Reading(max(one.received_ns, self._lives[0].at_ns), sample))
 
     def hear_fleet(self, news: News) -> None:
-        """A model, or that a round was opened. Of what was said before this agent had its settings only the last model counts."""
-        if news.at_ns < self._lives[0].at_ns:
-            if not isinstance(news.message, FleetModel):
-                return
-            self._news.clear()
-        if any(gone_ns <= news.at_ns < back_ns for gone_ns, back_ns in self._away):
-            # nothing of it was heard but the last model, which the broker gave it when it came back
-            if not isinstance(news.message, FleetModel):
-                return
-            if self._news and self._news[-1] is self._unheard:
-                self._news.pop()
-            self._unheard = news
-        if len(self._news) < MOST_WAITING:
-            self._news.append(news)
+        """A model, or that a round was opened."""
+        self._news.hear(news)
 
     def hear_own(self, word: Word) -> None:
         self._words.append(word)
@@ -136,16 +92,51 @@ class RecordedAgent:
         """Everything the agent said up to this time."""
         while self._words and self._words[0].at_ns <= until_ns and not self.compared.trouble:
             word = self._words.popleft()
-            if isinstance(word.message, Prediction):
-                self._follow_prediction(word, word.message)
-            elif isinstance(word.message, AnomalyEvent):
-                if len(self._events_told) < MOST_WAITING:
-                    self._events_told[_key(word.message)] = word.message
-            elif word.payload in self._answered:
-                self._answered.discard(word.payload)
-                self.compared.answers.counts["same"] += 1
+            following = self._news.doubt
+            if following is None:
+                self._follow_word(word)
             else:
-                self._answer(word)
+                self._follow_in_doubt(word, following)
+
+    def _follow_in_doubt(self, word: Word, following: News) -> None:
+        """With or without a doubtful model, whichever gives what was recorded. following: what was said after that model."""
+        before, differences = self._copied(), self.compared.differences
+        self._news = self._news.without_doubts()
+        self._follow_word(word)
+        is_decided = not self._news.holds(following)
+        if is_decided and self.compared.differences == differences:
+            return
+        without = self._copied()
+        self._restore(before)
+        self._follow_word(word)
+        if is_decided and self.compared.differences != differences:
+            self._restore(without)
+
+    def _copied(self) -> dict[str, Any]:
+        """All that following a word changes."""
+        kept = {name: copy.copy(getattr(self, name)) for name in _CHANGING}
+        return {
+            **kept,
+            "_recent": self._recent.copy(),
+            "_news": self._news.copy(),
+            "compared": copy.deepcopy(self.compared),
+        }
+
+    def _restore(self, kept: dict[str, Any]) -> None:
+        for name, value in kept.items():
+            setattr(self, name, value)
+
+    def _follow_word(self, word: Word) -> None:
+        if isinstance(word.message, Prediction):
+            self._follow_prediction(word, word.message)
+        elif isinstance(word.message, AnomalyEvent):
+            if len(self._events_told) < MOST_WAITING:
+                self._events_told[_key(word.message)] = word.message
+        elif word.payload in self._answered:
+            self._answered.discard(word.payload)
+            self.compared.answers.counts["same"] += 1
+        else:
+            self._answer(word)
 
     def finish(self) -> Compared:
         """The rest, and what is left over."""
@@ -185,7 +176,7 @@ class RecordedAgent:
             self.compared.trouble = f"it had made {told.sequence} predictions before the recording begins; record from the fleet's first start on"
             return
         self._answer_where_due(told)
-        self._read_until(word.at_ns, told)
+        self._read_until(told)
         self._past[told.sequence] = check
         self._past.pop(told.sequence - REPEATED, None)
         made = self._made.pop(told.sequence, None)
@@ -210,22 +201,25 @@ class RecordedAgent:
         word = next((word for word in self._words if not isinstance(word.message, (Prediction, AnomalyEvent))), None)
         if word is None or word.payload in self._answered:
             return
-        asked = self._asked(word)
-        before = [] if asked is None else [news.message for news in self._news][:asked]
-        if asked is None or any(isinstance(one, FleetModel) and one.round > told.round for one in before):
+        assert isinstance(word.message, (Summary, Bootstrap))
+        asked = self._news.asked(word.message, word.at_ns)
+        if asked is None:
             return
-        self._answer_as_recorded(word, asked)
+        before = [news.message for news in self._news.upto(asked)]
+        if any(isinstance(one, FleetModel) and one.round > told.round for one in before):
+            return
+        self._answer_as_recorded(word)
 
     def _answer(self, word: Word) -> None:
         """An answer in its own place."""
         message = word.message
         assert isinstance(message, (Summary, Bootstrap))
         what = f"{self.name}, {'summary' if isinstance(message, Summary) else 'bootstrap'} {message.sequence}"
-        asked = self._asked(word)
-        if asked is not None and self._answer_as_recorded(word, asked):
+        if self._answer_as_recorded(word) or self._answer_after_overtaken(word):
             self._answered.discard(word.payload)
             self.compared.answers.counts["same"] += 1
             return
+        asked = self._news.asked(message, word.at_ns)
         state, answers = (self.state, {}) if asked is None else self._answered_by(word, asked)
         made = answers.get(type(message))
         if asked is None or made is None:
@@ -235,44 +229,48 @@ class RecordedAgent:
         self._answered.discard(made)
         self.compared.answers.compare(what, message, codec.decode(made, type(message)))
 
-    def _answer_as_recorded(self, word: Word, asked: int) -> bool:
-        """Answer now, or after as many readings as no prediction came of, where that gives what was recorded."""
-        before, given = (self.state, self._recent.copy(), dict(self.compared.left_out)), 0
-        while True:
-            state, answers = self._answered_by(word, asked)
-            if answers.get(type(word.message)) == word.payload:
-                for _ in range(given):
-                    self._readings.popleft()
-                self._take_answer(state, answers, asked)
-                return True
-            following = self._readings[given] if given < len(self._readings) else None
-            if following is None or following.at_ns > word.at_ns or not self._is_quiet(following.sample):
+    def _answer_after_overtaken(self, word: Word) -> bool:
+        """An answer that was heard before predictions that were made before it. False leaves all as it was."""
+        before = self._copied()
+        for _ in range(MOST_OVERTAKEN):
+            if not self._words or self._words[0].at_ns > word.at_ns + OVERTAKEN_NS:
                 break
-            given += 1
-        self.state, self._recent, self.compared.left_out = before
+            self._follow_word(self._words.popleft())
+            if self._answer_as_recorded(word):
+                return True
+        self._restore(before)
         return False
 
-    def _asked(self, word: Word) -> int | None:
-        """Index among the news of what this answers: the opening of its round, or where it names none the last before it."""
-        found: int | None = None
-        for index, news in enumerate(self._news):
-            if not isinstance(news.message, RoundNotice):
-                continue
-            if isinstance(word.message, Summary):
-                if news.message.round == word.message.round:
-                    return index
-            elif news.at_ns <= word.at_ns:
-                found = index
-        return found
+    def _answer_as_recorded(self, word: Word) -> bool:
+        """Answer now, or after as many readings as no prediction came of, where that gives what was recorded."""
+        message = word.message
+        assert isinstance(message, (Summary, Bootstrap))
+        before = self._copied()
+        while (asked := self._news.asked(message, word.at_ns)) is not None:
+            state, answers = self._answered_by(word, asked)
+            if answers.get(type(message)) == word.payload:
+                self._take_answer(state, answers, asked)
+                return True
+            following = self._readings[0] if self._readings else None
+            if following is None or following.at_ns > word.at_ns:
+                break
+            earlier = next((k for k, news in enumerate(self._news.upto(asked)) if _is_model_by(news, following)), None)
+            if earlier is not None:
+                self._adopt(earlier)
+            elif self._is_quiet(following.sample):
+                self._readings.popleft()
+            else:
+                break
+        self._restore(before)
+        return False
 
     def _answered_by(self, word: Word, asked: int) -> tuple[State, dict[type, bytes]]:
         """State and answers if the round were answered now, after the models before it."""
-        state = self.state
-        for index in range(asked):
-            news = self._news[index]
+        state, waiting = self.state, self._news.upto(asked)
+        for news in waiting:
             if isinstance(news.message, FleetModel):
                 state, _ = agent.step(state, ModelArrived(news.message.at_ms, news.payload))
-        notice = self._news[asked].message
+        notice = waiting[-1].message
         assert isinstance(notice, RoundNotice)
         state, effects = agent.step(state, RoundOpened(word.message.at_ms, notice.round))
         made = [effect.message for effect in effects if isinstance(effect, Publish)]
@@ -281,46 +279,33 @@ class RecordedAgent:
     def _take_answer(self, state: State, answers: dict[type, bytes], asked: int) -> None:
         self.state = state
         self._answered |= set(answers.values())
-        for _ in range(asked + 1):
-            self._news.popleft()
+        self._news.take(asked)
 
-    def _read_until(self, at_ns: int, told: Prediction) -> None:
+    def _read_until(self, told: Prediction) -> None:
         """Give the brain readings, models and the time, in the order in which they were heard, until it makes this prediction.
 
         Models come before the reading of a prediction that was made with them, whenever they were heard.
         """
         while told.sequence not in self._made and self.state.predicted <= told.sequence:
-            model = self._model_for(told)
+            is_current = (self.state.basis, self.state.round) == (told.basis, told.round)
+            model = None if is_current else self._news.model_for(told)
             following = self._readings[0] if self._readings else None
-            if model is None and self._is_closed_by_time(at_ns, told):
-                continue
-            if model is not None and (following is None or following.at_ns >= self._news[model].at_ns):
+            if model is None:
+                if self._is_closed_by_time(told):
+                    continue
+                if following is None:
+                    return
+                self._read(self._readings.popleft().sample)
+            elif following is None or following.at_ns >= self._news.upto(model)[-1].at_ns:
                 self._adopt(model)
-            elif following is None:
-                return
-            elif model is None or self._is_quiet(following.sample):
+            elif self._is_quiet(following.sample):
                 self._readings.popleft()
-                if model is None:
-                    self._read(following.sample)
             else:
                 self._adopt(model)
 
-    def _model_for(self, told: Prediction) -> int | None:
-        """Index of the next model to take, where the prediction was made with another one than is in use."""
-        if (self.state.basis, self.state.round) == (told.basis, told.round):
-            return None
-        models = [
-            (index, (news.message.basis, news.message.round))
-            for index, news in enumerate(self._news)
-            if isinstance(news.message, FleetModel)
-        ]
-        return models[0][0] if any(name == (told.basis, told.round) for _, name in models) else None
-
     def _adopt(self, index: int) -> None:
         """Take a model; rounds that were opened before it and not answered are over."""
-        for _ in range(index):
-            self._news.popleft()
-        news = self._news.popleft()
+        news = self._news.take(index)
         self.state, _ = agent.step(self.state, ModelArrived(news.message.at_ms, news.payload))
 
     def _is_quiet(self, sample: Sample) -> bool:
@@ -339,21 +324,17 @@ class RecordedAgent:
         self._recent.add(key)
         self._step(Readings(sample.received_ms, (sample,)))
 
-    def _is_closed_by_time(self, at_ns: int, told: Prediction) -> bool:
-        """Whether the frame waits just as it was predicted and time has passed it by; then it is closed."""
+    def _is_closed_by_time(self, told: Prediction) -> bool:
+        """Whether a frame waits that was predicted just as it is: nothing more came for it, and it is closed by the time."""
         frames = self.state.frames
         slot = next((slot for slot in frames.pending.values() if slot.at_ms == told.at_ms), None)
         if slot is None:
             return False
-        Q = len(self.state.age)
-        read = [None if value != value else value for value in slot.values[:Q].tolist()]
+        read = [None if value != value else value for value in slot.values[: len(self.state.age)].tolist()]
         if read != [told.channels[name].observed for name in self.state.config.schema.channel_names]:
             return False
-        now_ms = at_ns // 1_000_000
-        if not self._readings or self._readings[0].at_ns > at_ns:  # nothing but time can have closed it
-            now_ms = max(now_ms, slot.received_ms + frames.interval_ms + frames.lateness_ms)
         before = self.state
-        self._step(Tick(now_ms))
+        self._step(Tick(slot.received_ms + frames.interval_ms + frames.lateness_ms))
         return self.state is not before
 
     def _step(self, event: Readings | Tick) -> None:
@@ -368,6 +349,11 @@ class RecordedAgent:
 
     def _count(self, reason: str, number: int) -> None:
         self.compared.left_out[reason] = self.compared.left_out.get(reason, 0) + number
+
+
+def _is_model_by(news: News, reading: Reading) -> bool:
+    """Whether it is a model that was heard no later than a reading."""
+    return isinstance(news.message, FleetModel) and news.at_ns <= reading.at_ns
 
 
 def _key(event: AnomalyEvent) -> tuple[str, str, int]:

@@ -6,7 +6,9 @@ may have heard one a moment earlier or later than the coordinator did.
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -15,11 +17,14 @@ from coordinator import state as coordination
 from coordinator.config import coordinator_config
 from fleetgp.runtime.settings import Settings
 from fleetgp.wire import codec
-from fleetgp.wire.messages import FleetModel, RoundNotice
+from fleetgp.wire.messages import Bootstrap, FleetModel, RoundNotice, Summary
 from simulator.recorded_likeness import Tally
 from simulator.recorded_lives import Chair
 
 MOST_WAITING = 10_000
+NEAR_NS = 2_000_000_000
+MOST_NEAR = 10
+MOST_TRIALS = 200
 
 
 class Told(NamedTuple):
@@ -31,11 +36,11 @@ class Told(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """What an agent answered: kind is bootstrap or summary."""
+    """What an agent answered."""
 
     at_ns: int
     agent_id: str
-    kind: str
+    message: Summary | Bootstrap
     payload: bytes
 
 
@@ -61,6 +66,7 @@ class RecordedCoordinator:
         self._models: dict[int, bytes] = {}
         self._notices: dict[tuple[int, str], RoundNotice] = {}
         self._seen: deque[tuple[int, str]] = deque(maxlen=MOST_WAITING)
+        self._opened_ns = -NEAR_NS
 
     def hear_answer(self, heard: Heard) -> None:
         if len(self._answers) < MOST_WAITING:
@@ -111,8 +117,8 @@ class RecordedCoordinator:
             if notice.state == "closed":
                 self._close(told, notice.at_ms, notice.round)
             else:
-                self._give([heard for heard in self._answers if heard.at_ns < told.at_ns])
-                self._tick(notice.at_ms)
+                self._commit([heard for heard in self._answers if self._is_before(heard, told, notice)], notice.at_ms)
+                self._opened_ns = told.at_ns
         made = self._notices.pop(key, None)
         what = f"round {notice.round} {notice.state}"
         if made is None:
@@ -120,39 +126,65 @@ class RecordedCoordinator:
         else:
             self.compared.notices.compare(what, notice, made)
 
+    def _is_before(self, heard: Heard, told: Told, opened: RoundNotice) -> bool:
+        """Whether an answer is one to an earlier round than this, which opens: it says so, or that one's opening is nearer."""
+        if isinstance(heard.message, Summary):
+            return heard.message.round < opened.round and heard.at_ns < told.at_ns
+        return abs(heard.at_ns - self._opened_ns) < abs(heard.at_ns - told.at_ns)
+
     def _close(self, told: Told, at_ms: int, number: int) -> None:
-        """Close a round with the answers that its notice says it had."""
-        notice = told.message if isinstance(told.message, RoundNotice) else self._closing(number)
-        early = [heard for heard in self._answers if heard.at_ns < told.at_ns]
-        if notice is not None:
-            names = {heard.agent_id for heard in early}
-            late = [heard for heard in self._answers if heard.at_ns >= told.at_ns]
-            missing = set(notice.answered) - names
-            early = [heard for heard in early if heard.agent_id in notice.answered]
-            for heard in late:
-                if heard.agent_id in missing:
-                    missing.discard(heard.agent_id)
-                    early.append(heard)
-        self._give(early)
-        self._tick(at_ms)
+        """Close a round with the answers that it had: those heard until then, but for one or two heard a moment early or late."""
+        closing = {type(one.message): one for one in (told, *self._words) if _is_closing(one.message, number)}
+        likely = [heard for heard in self._answers if heard.at_ns < told.at_ns]
+        near = sorted(
+            (heard for heard in self._answers if abs(heard.at_ns - told.at_ns) < NEAR_NS),
+            key=lambda heard: abs(heard.at_ns - told.at_ns),
+        )
+        for swapped in itertools.islice(_subsets(near[:MOST_NEAR]), MOST_TRIALS):
+            answers = [heard for heard in self._answers if (heard in likely) != (heard in swapped)]
+            _, effects = self._closed(answers, at_ms)
+            if all(_payload(effect) == one.payload for effect in effects if (one := closing.get(_kind(effect)))):
+                self._commit(answers, at_ms)
+                return
+        self._commit(likely, at_ms)
 
-    def _closing(self, number: int) -> RoundNotice | None:
-        """The notice of this round's closing, a little further on."""
-        for told in self._words:
-            if isinstance(told.message, RoundNotice) and (told.message.round, told.message.state) == (number, "closed"):
-                return told.message
-        return None
+    def _closed(self, answers: list[Heard], at_ms: int) -> tuple[coordination.State, list[coordination.Effect]]:
+        """State and effects if the clock came to this time with these answers given before."""
+        state = self.state
+        for heard in answers:
+            is_summary = isinstance(heard.message, Summary)
+            kind = coordination.SummaryArrived if is_summary else coordination.BootstrapArrived
+            state, _ = rounds.step(state, kind(heard.at_ns // 1_000_000, heard.agent_id, heard.payload))
+        return rounds.step(state, coordination.Tick(at_ms))
 
-    def _give(self, answers: list[Heard]) -> None:
+    def _commit(self, answers: list[Heard], at_ms: int) -> None:
+        self.state, effects = self._closed(answers, at_ms)
         for heard in answers:
             self._answers.remove(heard)
-            kind = coordination.BootstrapArrived if heard.kind == "bootstrap" else coordination.SummaryArrived
-            self.state, _ = rounds.step(self.state, kind(heard.at_ns // 1_000_000, heard.agent_id, heard.payload))
-
-    def _tick(self, at_ms: int) -> None:
-        self.state, effects = rounds.step(self.state, coordination.Tick(at_ms))
         for effect in effects:
             if isinstance(effect, coordination.PublishModel):
                 self._models[at_ms] = effect.payload
             elif isinstance(effect, coordination.PublishRound):
                 self._notices[(effect.notice.round, effect.notice.state)] = effect.notice
+
+
+def _is_closing(message: FleetModel | RoundNotice, number: int) -> bool:
+    return message.round == number and (isinstance(message, FleetModel) or message.state == "closed")
+
+
+def _kind(effect: coordination.Effect) -> type:
+    if isinstance(effect, coordination.PublishRound) and effect.notice.state == "closed":
+        return RoundNotice
+    return FleetModel if isinstance(effect, coordination.PublishModel) else type(effect)
+
+
+def _payload(effect: coordination.Effect) -> bytes:
+    if isinstance(effect, coordination.PublishRound):
+        return codec.encode(effect.notice)
+    return effect.payload if isinstance(effect, coordination.PublishModel) else b""
+
+
+def _subsets(near: list[Heard]) -> Iterator[tuple[Heard, ...]]:
+    """None of them, each alone, each two, ..."""
+    for size in range(len(near) + 1):
+        yield from itertools.combinations(near, size)

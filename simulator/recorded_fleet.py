@@ -14,9 +14,11 @@ from fleetgp.recording.message import Gap, Message, Recorded
 from fleetgp.runtime.settings import Settings
 from fleetgp.wire import codec, topics
 from fleetgp.wire.messages import AnomalyEvent, Bootstrap, FleetModel, Prediction, RoundNotice, Summary
-from simulator.recorded_agent import Compared, News, RecordedAgent, Said, Word
+from simulator.recorded_agent import RecordedAgent
 from simulator.recorded_coordinator import ComparedRounds, Heard, RecordedCoordinator, Told
 from simulator.recorded_lives import Cast, Lives, Name, cast_of
+from simulator.recorded_news import News
+from simulator.recorded_words import Compared, Said, Word
 
 BEHIND_NS = 5_000_000_000
 
@@ -114,8 +116,8 @@ class _Run:
             said = codec.decode(one.payload, _SAID[address.kind])
             if (agent := self._agents.get((address.fleet, address.id))) is not None:
                 agent.hear_own(Word(at_ns, said, one.payload))
-            if address.kind in ("summary", "bootstrap") and address.fleet in self._coordinators:
-                self._coordinators[address.fleet].hear_answer(Heard(at_ns, address.id, address.kind, one.payload))
+            if isinstance(said, (Summary, Bootstrap)) and address.fleet in self._coordinators:
+                self._coordinators[address.fleet].hear_answer(Heard(at_ns, address.id, said, one.payload))
         elif address.area == "fleet":
             is_model = address.kind == "model"
             message = codec.decode(one.payload, FleetModel) if is_model else codec.decode(one.payload, RoundNotice)

@@ -8,7 +8,11 @@ from typing import Literal
 
 import msgspec
 
+from fleetgp.wire.convert import to_array
+from fleetgp.wire.messages import Tensor
+
 CLOSE = 1e-9
+MOST_SHOWN = 40
 
 Verdict = Literal["same", "close", "different"]
 
@@ -41,7 +45,7 @@ class Tally:
         if recorded == made:
             self.counts["same"] += 1
             return
-        verdict, largest, where = _difference(msgspec.to_builtins(recorded), msgspec.to_builtins(made))
+        verdict, largest, where = _difference(recorded, made)
         self.counts[verdict] += 1
         self.largest = max(self.largest, largest)
         self.first = self.first or f"{what}: {where}"
@@ -68,7 +72,7 @@ def _difference(recorded: object, made: object) -> tuple[Verdict, float, str]:
         a, b = left.get(name, "absent"), right.get(name, "absent")
         if a == b:
             continue
-        where = where or f"{name} was {a}, is {b}"
+        where = where or f"{name} was {str(a)[:MOST_SHOWN]}, is {str(b)[:MOST_SHOWN]}"
         if isinstance(a, float) and isinstance(b, float):
             ratio = abs(a - b) / max(abs(a), abs(b), 1e-3)
             largest = max(largest, ratio)
@@ -79,8 +83,17 @@ def _difference(recorded: object, made: object) -> tuple[Verdict, float, str]:
 
 
 def _leaves(value: object, name: str) -> list[tuple[str, object]]:
-    if isinstance(value, dict):
-        return [leaf for key, item in value.items() for leaf in _leaves(item, f"{name}.{key}" if name else str(key))]
-    if isinstance(value, (list, tuple)):
-        return [leaf for index, item in enumerate(value) for leaf in _leaves(item, f"{name}.{index}")]
-    return [(name, value)]
+    """Numbers and texts by the names of the fields and places they stand in."""
+    items: list[tuple[str, object]]
+    if isinstance(value, Tensor):
+        numbers = to_array(value, value.shape, name).ravel().tolist()
+        return [(f"{name}.shape", value.shape), *((f"{name}.{index}", number) for index, number in enumerate(numbers))]
+    if isinstance(value, msgspec.Struct):
+        items = [(field, getattr(value, field)) for field in value.__struct_fields__]
+    elif isinstance(value, dict):
+        items = [(str(key), item) for key, item in value.items()]
+    elif isinstance(value, (list, tuple)):
+        items = [(str(index), item) for index, item in enumerate(value)]
+    else:
+        return [(name, value)]
+    return [leaf for key, item in items for leaf in _leaves(item, f"{name}.{key}" if name else key)]

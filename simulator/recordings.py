@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from fleetgp.runtime.arguments import add_arguments
+
 
 def recordings(argv: list[str]) -> int:
     """list, describe, check, save and convert recorded files"""
@@ -47,8 +49,21 @@ def _parser() -> argparse.ArgumentParser:
         "output", type=Path, metavar="OUT", help="ends in .mcap, .jsonl, .csv (each also with .gz), .parquet"
     )
     _add_choices(convert)
+    query = actions.add_parser(
+        "query",
+        parents=[shared],
+        help="save the answer to an InfluxQL query as a recording",
+        description="Asks the InfluxDB that the [store] settings name, or --store, and writes each row as a message: those of a "
+        "bridge's history as their devices sent them, others as sensors/NAME with NAME made of their tags.",
+    )
+    query.add_argument("query", metavar="SELECT", help='e.g. "SELECT * FROM fleetgp_reading WHERE time > now() - 1d"')
+    query.add_argument("--store", metavar="URL", help="http://HOST:8086/DATABASE (settings store.url, store.database)")
+    _add_output(query, ".mcap, .jsonl or .jsonl.gz")
+    add_arguments(query)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    usages = (action.format_usage().removeprefix("usage: ") for action in (listing, info, verify, recover, convert))
+    usages = (
+        action.format_usage().removeprefix("usage: ") for action in (listing, info, verify, recover, convert, query)
+    )
     parser.epilog = "\n".join(usages)
     return parser
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from fleetgp.errors import ConfigError
-from fleetgp.recording import mcap
 from fleetgp.recording.message import Recorded
+from fleetgp.recording.messages import read_messages
 from fleetgp.runtime.settings import load
 from simulator.recorded_fleet import Outcome, run_again
 from simulator.recorded_likeness import Tally
@@ -23,6 +23,10 @@ def run_recorded(args: Namespace) -> int:
     """
     if args.json not in (None, "-") and not Path(args.json).resolve().parent.is_dir():
         raise ConfigError("--json", f"there is no folder {Path(args.json).parent} to write {args.json} in")
+    given = [flag for flag, value in (("--spec", args.spec), ("--start", args.start), ("--end", args.end), ("--round", args.round),
+             ("--join", args.join), ("--mode alone", args.mode == "alone")) if value]  # fmt: skip
+    if given:
+        raise ConfigError("--as-recorded", f"runs a fleet as it was: leave out {', '.join(given)}")
     outcome = run_again(lambda: _messages(args.files), load(None, {}, {}))
     found = report(outcome)
     if args.json == "-":
@@ -37,7 +41,7 @@ def run_recorded(args: Namespace) -> int:
 def _messages(files: list[Path]) -> Iterator[Recorded]:
     """The parts of one recording, one after the other."""
     for file in files:
-        yield from mcap.read(file)
+        yield from read_messages(file)
 
 
 def totals(outcome: Outcome) -> dict[str, Tally]:

@@ -20,6 +20,7 @@ from fleetgp.recording.messages import OF_MESSAGES, Kind, kind_of, read_messages
 from fleetgp.recording.moments import iso
 from fleetgp.runtime.clock import SystemClock
 from simulator.run_convert import Output, convert, write_messages
+from simulator.run_query import query
 
 FORMS: Mapping[Kind, str] = {
     "mcap": "MCAP",
@@ -239,4 +240,5 @@ RUN: Mapping[str, Callable[[Namespace], int]] = {
     "verify": _verify,
     "recover": _recover,
     "convert": convert,
+    "query": query,
 }

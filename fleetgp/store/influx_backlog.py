@@ -6,10 +6,11 @@ is there already, what contradicts what is there, what is refused and why. Besid
     log         one entry an instant of a series (source = id of the series, key = at_ms) or a document (source < 0, key =
                 its rowid) that changed, in order; put_ms: when. Entries up to the cursor were sent.
     dead        lines that the server refuses for good, with its words
+    forgotten   the last at_ms of each series whose rows were sent and then forgotten
     shipping    the cursor, counts that outlive the process, and origin: a random name of this file
 
-What was sent stays for RECENT_MS, so that a message that comes twice is known. Then it goes: the same row sent again is the
-same point to the server.
+What was sent stays for RECENT_MS, so that a message that comes twice is known. Then it goes; of a row that comes for a time
+already forgotten the server is asked (``influx_late``).
 """
 
 from __future__ import annotations
@@ -48,7 +49,15 @@ CREATE TABLE IF NOT EXISTS log (
 CREATE INDEX IF NOT EXISTS log_by_key ON log (source, key);
 CREATE TABLE IF NOT EXISTS dead (
     id INTEGER PRIMARY KEY AUTOINCREMENT, at_ms INTEGER NOT NULL, reason TEXT NOT NULL, line TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS forgotten (series_id INTEGER PRIMARY KEY, last_ms INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS shipping (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+"""
+
+
+# A row from the future would make every later one look late: the server is not asked about such times.
+AHEAD_MS = 300_000
+_FORGET = """
+INSERT INTO forgotten VALUES (?, ?) ON CONFLICT DO UPDATE SET last_ms = max(last_ms, excluded.last_ms)
 """
 
 
@@ -235,6 +244,7 @@ class Backlog:
                 needed = self._connection.execute("SELECT 1 FROM log WHERE source = ? AND key = ?", (source, at_ms))
                 if needed.fetchone() is None:
                     self._connection.execute(f"DELETE FROM {table_of(source)} WHERE at_ms = ?", (at_ms,))
+            self._connection.executemany(_FORGET, {entry for entry in instants if entry[1] <= self._put_ms + AHEAD_MS})
             minutes = {(source, at_ms // MINUTE_MS) for source, at_ms in instants}
             self._connection.executemany("DELETE FROM dirty WHERE series_id = ? AND minute = ?", minutes)
             if lost:

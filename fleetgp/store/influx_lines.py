@@ -9,18 +9,17 @@
 
 A point is found again by its tags and time. Rows of one millisecond that are different rows (by sequence, or because they
 contradict each other) differ in the nanoseconds within it, in the order SQLite keeps them: ``slot``. So a point sent twice
-is one point, and rows that differ are never one. Names are kept as they are but for characters that the protocol or InfluxQL
-cannot carry: these become ``~`` and two hexadecimal digits.
+is one point, and rows that differ are never one. How names are kept: ``fleetgp.runtime.influx_names``.
 """
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from fleetgp.runtime.influx_names import RECEIVED, SEQUENCE, literal, quoted, stored_name
 from fleetgp.store.base import Kind, SeriesInfo
 from fleetgp.wire.codec import encode
 from fleetgp.wire.messages import AnomalyEvent, Health, RoundNotice, Status
@@ -29,7 +28,6 @@ MS = 1_000_000  # ns
 # Times that InfluxDB takes, in whole ms: 64 bits of ns.
 EARLIEST_MS, LATEST_MS = -9_223_372_036_854, 9_223_372_036_853
 UNNUMBERED_SLOTS = 1000
-RECEIVED, SEQUENCE = "_received_ms", "_sequence"
 MEASUREMENTS: Mapping[Kind, str] = {
     "reading": "fleetgp_reading",
     "prediction": "fleetgp_prediction",
@@ -38,21 +36,7 @@ MEASUREMENTS: Mapping[Kind, str] = {
 SERIES, EVENT, ROUND = "fleetgp_series", "fleetgp_event", "fleetgp_round"
 STATUS, PROGRAM = "fleetgp_status", "fleetgp_program_health"
 
-_RESERVED = frozenset(("time", "fleet", "series"))
-_UNWRITABLE = re.compile(r"[\x00-\x1f\x7f\\~]")
-_ESCAPED = re.compile(r"~([0-9A-F]{2})")
 _SPECIAL = str.maketrans({",": "\\,", "=": "\\=", " ": "\\ "})
-
-
-def stored_name(name: str) -> str:
-    """A name as the server keeps it: that of a column never meets our own fields and tags."""
-    kept = _UNWRITABLE.sub(lambda found: f"~{ord(found[0]):02X}", name)
-    return f"~{ord(kept[0]):02X}{kept[1:]}" if kept in _RESERVED or kept.startswith("_") else kept
-
-
-def own_name(stored: str) -> str:
-    """The name that ``stored_name`` was given."""
-    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), stored)
 
 
 def slot(ordinal: int) -> int:
@@ -141,16 +125,6 @@ def _join(fields: Mapping[str, str]) -> str:
 
 def _tag(value: str) -> str:
     return stored_name(value).translate(_SPECIAL)
-
-
-def quoted(name: str) -> str:
-    """An identifier of InfluxQL."""
-    return '"' + name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
-
-
-def literal(value: str) -> str:
-    """A string of InfluxQL."""
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n") + "'"
 
 
 def where(tags: Mapping[str, str], *more: str) -> str:

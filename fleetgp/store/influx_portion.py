@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fleetgp.store.base import SeriesInfo
+from fleetgp.store.influx_late import LateRow
 from fleetgp.store.influx_lines import (
+    EARLIEST_MS,
     MEASUREMENTS,
     MS,
     event_line,
@@ -43,11 +45,13 @@ DOCUMENTS: Mapping[int, tuple[str, str, Callable[[Any], tuple[object, ...]]]] = 
 
 
 class Portion(NamedTuple):
-    """Lines of the entries up to last_id; refused: lines that must not be sent, because they would overwrite others."""
+    """Lines of the entries up to last_id. refused: lines that must not be sent, because they would overwrite others; late:
+    rows of times that were forgotten here, which the server may know."""
 
     last_id: int
     lines: list[Line]
     refused: list[Refused]
+    late: list[LateRow]
 
 
 def take(connection: sqlite3.Connection, cursor: int, fleet: str, origin: str, now_ms: int) -> Portion | None:
@@ -56,7 +60,7 @@ def take(connection: sqlite3.Connection, cursor: int, fleet: str, origin: str, n
     entries: list[_Entry] = connection.execute(sql, (cursor, ENTRIES)).fetchall()
     if not entries:
         return None
-    portion = Portion(0, [], [])
+    portion = Portion(0, [], [], [])
     touched: set[int] = set()
     size = 0
     for first in range(0, len(entries), _PIECE):
@@ -84,6 +88,8 @@ def _add_rows(connection: sqlite3.Connection, fleet: str, wanted: tuple[int, Seq
     source, times = wanted
     kind, series = connection.execute("SELECT kind, name FROM series WHERE id = ?", (source,)).fetchone()
     columns = _columns(connection, source)
+    found = connection.execute("SELECT last_ms FROM forgotten WHERE series_id = ?", (source,)).fetchone()
+    forgotten_ms = EARLIEST_MS if found is None else found[0]
     series_key, names = key(MEASUREMENTS[kind], fleet=fleet, series=series), [field_name(name) for _, name in columns]
     cells = "".join(f", c{position:d}" for position, _ in columns)
     places = ", ".join("?" * len(times))
@@ -93,6 +99,10 @@ def _add_rows(connection: sqlite3.Connection, fleet: str, wanted: tuple[int, Seq
         "ORDER BY at_ms, ordinal",
         times,
     ):
+        if at_ms <= forgotten_ms:
+            names_late = [name for _, name in columns]
+            portion.late.append(LateRow(kind, series, at_ms, ordinal, names_late, values))
+            continue
         if taken[0] != at_ms:
             taken = (at_ms, {})
         line = row_line(series_key, names, at_ms, ordinal, values)

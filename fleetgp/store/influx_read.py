@@ -10,8 +10,9 @@ import msgspec
 from fleetgp.errors import PeerError, StorageError
 from fleetgp.runtime.influx import Client
 from fleetgp.runtime.influx_answers import Cell, Table
+from fleetgp.runtime.influx_names import SEQUENCE, own_name
 from fleetgp.store.base import Kind, SeriesInfo, StoreInfo, Window
-from fleetgp.store.influx_lines import EVENT, MEASUREMENTS, PROGRAM, ROUND, SEQUENCE, SERIES, STATUS, own_name, where
+from fleetgp.store.influx_lines import EVENT, MEASUREMENTS, PROGRAM, ROUND, SERIES, STATUS, where
 from fleetgp.store.influx_window import read_window
 from fleetgp.store.sqlite_documents import EVENT_RANK, ROUND_RANK
 from fleetgp.wire.codec import decode, encode

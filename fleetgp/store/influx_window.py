@@ -11,8 +11,9 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.runtime.influx_answers import Cell, Table
+from fleetgp.runtime.influx_names import RECEIVED, quoted, stored_name
 from fleetgp.store.base import Window
-from fleetgp.store.influx_lines import EARLIEST_MS, LATEST_MS, MS, RECEIVED, quoted, stored_name
+from fleetgp.store.influx_lines import EARLIEST_MS, LATEST_MS, MS
 from fleetgp.store.sqlite_window import choose_grid
 
 COLUMNS_A_QUERY = 100

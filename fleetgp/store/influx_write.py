@@ -16,6 +16,8 @@ from fleetgp.runtime.influx import Client
 from fleetgp.runtime.influx_answers import InfluxError
 from fleetgp.store.base import Batch, WriteReport
 from fleetgp.store.influx_backlog import Backlog, Bounds
+from fleetgp.store.influx_late import plain_line, settle
+from fleetgp.store.influx_portion import Portion
 
 FIRST_RETRY_S, LAST_RETRY_S, DENIED_RETRY_S = 0.25, 5.0, 10.0
 IDLE_S = 1.0
@@ -62,12 +64,24 @@ class Shipper:
             if portion is None:
                 return IDLE_S
             dead = list(portion.refused)
-            self._send(portion.lines, dead)
+            self._send(portion.lines + self._settle(portion, dead), dead)
             self._backlog.advance(portion, dead)
         except FleetError as err:
             return self._fail(err)
         self.trouble, self.failing_since_s, self._retry_s = "", None, FIRST_RETRY_S
         return 0.0
+
+    def _settle(self, portion: Portion, dead: list[tuple[str, str]]) -> list[str]:
+        """Lines of the rows that the server may know already."""
+        if not portion.late:
+            return []
+        if (
+            self._client.probe().kind == "victoriametrics"
+        ):  # it cannot be asked, and keeps rows of one time beside each other
+            return [plain_line(row, self._backlog.fleet) for row in portion.late]
+        settled = settle(self._client, self._backlog.fleet, portion.late)
+        dead.extend(settled.refused)
+        return settled.lines
 
     def _send(self, lines: Sequence[str], dead: list[tuple[str, str]]) -> None:
         if not lines:

@@ -14,10 +14,9 @@ from itertools import groupby
 
 from fleetgp.store.sqlite_schema import table_of, transaction
 
-MINUTES_A_STEP = 250
-STEPS = 40
-ROLL_UP_S = 0.25  # no further step is begun after that: writes wait meanwhile
-HOURS_A_STEP = 250
+MINUTES_A_STEP, HOURS_A_STEP = 50, 50
+STEPS = 200
+ROLL_UP_S = 0.2  # no further step is begun after that: writes wait meanwhile
 _COLUMNS_A_QUERY = 200
 
 _CLOSED = """
@@ -43,20 +42,32 @@ FROM columns c WHERE c.series_id = ?2
 
 
 def roll_up(connection: sqlite3.Connection, now_ms: int, clock_s: Callable[[], float] = time.monotonic) -> None:
-    """Bring the rollups of closed minutes and hours up to date: at most STEPS transactions of MINUTES_A_STEP minutes,
-    begun within ROLL_UP_S, one of HOURS_A_STEP hours, and one of as many hours of a store that was made before there
-    were hours."""
+    """Bring the rollups of closed minutes up to date, then those of hours, then make hours of a store that was made before
+    there were hours: at most STEPS transactions, begun within ROLL_UP_S."""
     end_s = clock_s() + ROLL_UP_S
+    tasks: list[Callable[[sqlite3.Connection, int], bool]] = [_minutes_step, _hours_step, _build_step]
     for _ in range(STEPS):
-        with transaction(connection):
-            closed = connection.execute(_CLOSED, (now_ms, MINUTES_A_STEP)).fetchall()
-            for series_id, pairs in groupby(sorted(closed), key=lambda pair: pair[0]):
-                roll_up_minutes(connection, series_id, [minute for _, minute in pairs])
-        if len(closed) < MINUTES_A_STEP or clock_s() > end_s:
-            break
+        if not tasks[0](connection, now_ms):
+            tasks.pop(0)
+        if not tasks or clock_s() > end_s:
+            return
+
+
+def _minutes_step(connection: sqlite3.Connection, now_ms: int) -> bool:
+    """Roll up so many closed minutes; whether there may be more."""
     with transaction(connection):
-        roll_up_hours(connection, connection.execute(_CLOSED_HOURS, (now_ms, HOURS_A_STEP)).fetchall())
-    build_hours(connection)
+        closed = connection.execute(_CLOSED, (now_ms, MINUTES_A_STEP)).fetchall()
+        for series_id, pairs in groupby(sorted(closed), key=lambda pair: pair[0]):
+            roll_up_minutes(connection, series_id, [minute for _, minute in pairs])
+    return len(closed) == MINUTES_A_STEP
+
+
+def _hours_step(connection: sqlite3.Connection, now_ms: int) -> bool:
+    """Roll up so many closed hours; whether there may be more."""
+    with transaction(connection):
+        closed = connection.execute(_CLOSED_HOURS, (now_ms, HOURS_A_STEP)).fetchall()
+        roll_up_hours(connection, closed)
+    return len(closed) == HOURS_A_STEP
 
 
 def roll_up_minutes(connection: sqlite3.Connection, series_id: int, minutes: Sequence[int]) -> None:
@@ -96,8 +107,13 @@ def roll_up_hours(connection: sqlite3.Connection, hours: Iterable[tuple[int, int
         connection.execute("DELETE FROM dirty_hours WHERE series_id = ? AND hour = ?", (series_id, hour))
 
 
-def build_hours(connection: sqlite3.Connection) -> None:
-    """Make hours of rollups that were there before there were hours, the newest first, at most HOURS_A_STEP."""
+def _build_step(connection: sqlite3.Connection, _: int) -> bool:
+    return build_hours(connection)
+
+
+def build_hours(connection: sqlite3.Connection) -> bool:
+    """Make hours of rollups that were there before there were hours, the newest first, at most HOURS_A_STEP; whether
+    there may be more."""
     left = HOURS_A_STEP
     with transaction(connection):
         waiting = connection.execute(
@@ -113,4 +129,5 @@ def build_hours(connection: sqlite3.Connection) -> None:
                 left -= 1
             connection.execute("UPDATE series SET hours_from = ? WHERE id = ?", (hour, series_id))
             if left <= 0:
-                return
+                return True
+    return False

@@ -8,7 +8,9 @@ refused, because nobody could tell whether it was there.
 
 from __future__ import annotations
 
+import math
 import sqlite3
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,6 +22,7 @@ DAY_MS = 86_400_000
 SERIES_A_STEP = 250
 ROWS_A_STEP = 5_000  # in one transaction
 ROWS_A_CALL = 60_000  # of all series: more than what the fastest bridge writes between two calls
+DROP_S = 0.15  # no further step is begun after that: writes wait meanwhile
 DOCUMENTS_A_STEP = 1_000
 REMOVED = "removed"  # kind of a series that somebody removed and whose rows are still going
 
@@ -35,23 +38,31 @@ class Floors:
 
 @dataclass
 class Budget:
-    """Rows that may still be dropped in this call."""
+    """Rows that may still be dropped in this call, and until when (of the monotonic clock)."""
 
-    left: int = 0
+    left: int
+    until_s: float = math.inf
 
-    def __post_init__(self) -> None:
-        self.left = self.left or ROWS_A_CALL
+    @property
+    def is_left(self) -> bool:
+        return self.left > 0 and time.monotonic() < self.until_s
 
 
 def drop_old(
     connection: sqlite3.Connection, retention: Retention, now_ms: int, series_ids: Sequence[int]
-) -> dict[int, int]:
-    """Apply retention to some series, each step in a transaction of its own. Returns new floors by id of the series."""
-    floors, budget = {}, Budget()
-    for series_id in series_ids:
+) -> tuple[dict[int, int], int]:
+    """Apply retention to some series, each step in a transaction of its own, as long as the budget of one call goes.
+
+    Returns new floors of raw rows by id of the series, and how many of the series it has come to.
+    """
+    floors: dict[int, int] = {}
+    budget = Budget(ROWS_A_CALL, time.monotonic() + DROP_S)
+    for number, series_id in enumerate(series_ids):
+        if not budget.is_left:
+            return floors, number
         found = connection.execute("SELECT kind, last_ms FROM series WHERE id = ?", (series_id,)).fetchone()
-        if found is None or budget.left <= 0:
-            continue  # removed by another program, or for the next call
+        if found is None:
+            continue  # removed by another program meanwhile
         kind, last_ms = found
         if kind == REMOVED:
             remove_step(connection, series_id)
@@ -59,7 +70,7 @@ def drop_old(
         floor_ms = drop_before(connection, series_id, _floors(retention.of(kind), min(last_ms, now_ms)), budget)
         if floor_ms is not None:
             floors[series_id] = floor_ms
-    return floors
+    return floors, len(series_ids)
 
 
 def _floors(kept: Kept, newest_ms: int) -> Floors:
@@ -76,19 +87,19 @@ def drop_before(connection: sqlite3.Connection, series_id: int, to: Floors, budg
         "SELECT floor_ms, rollup_floor_ms, first_ms FROM series WHERE id = ?", (series_id,)
     ).fetchone()
     raised = None
-    while budget.left > 0 and _first_raw(connection, series_id, default=to.raw_ms) < to.raw_ms:
+    while budget.is_left and _first_raw(connection, series_id, default=to.raw_ms) < to.raw_ms:
         gone = _drop_raw(connection, series_id, to.raw_ms)
         if gone is None:
             break
         raised, floor_ms = to.raw_ms, to.raw_ms
         budget.left -= max(gone, 1)
-    while budget.left > 0 and first_ms < to.minute_ms and (minutes_ms is None or minutes_ms < to.minute_ms):
+    while budget.is_left and first_ms < to.minute_ms and (minutes_ms is None or minutes_ms < to.minute_ms):
         gone, minutes_ms = _drop_minutes(connection, series_id, to.minute_ms)
         if gone is None:
             break
         raised = max(minutes_ms, floor_ms if floor_ms is not None else minutes_ms)
         budget.left -= max(gone, 1)
-    if budget.left > 0 and first_ms < to.hour_ms and minutes_ms is not None and minutes_ms >= to.hour_ms:
+    if budget.is_left and first_ms < to.hour_ms and minutes_ms is not None and minutes_ms >= to.hour_ms:
         budget.left -= _drop_hours(connection, series_id, to.hour_ms)
     return raised
 

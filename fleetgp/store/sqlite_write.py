@@ -51,7 +51,7 @@ class SqliteWriter:
         with self._lock, plain_words(self._path, "tidy"):
             roll_up(self._connection, now_ms)
             catalog, self._catalog = self._catalog, None
-            floors = drop_old(self._connection, self._retention, now_ms, self._next_series())
+            floors = self._drop_old(now_ms)
             if catalog is not None:
                 catalog.set_floors(floors)
             self._catalog = catalog
@@ -64,12 +64,15 @@ class SqliteWriter:
         with self._lock, plain_words(self._path, "close"):
             self._connection.close()
 
-    def _next_series(self) -> list[int]:
+    def _drop_old(self, now_ms: int) -> dict[int, int]:
         found = self._connection.execute(
             "SELECT id FROM series WHERE id > ? ORDER BY id LIMIT ?", (self._last_series, SERIES_A_STEP)
         ).fetchall()
-        self._last_series = found[-1][0] if len(found) == SERIES_A_STEP else 0
-        return [series_id for (series_id,) in found]
+        ids = [series_id for (series_id,) in found]
+        floors, count = drop_old(self._connection, self._retention, now_ms, ids)
+        # where the budget ended the next call goes on, so that no series waits for ever for those before it
+        self._last_series = ids[count - 1] if count and (count < len(ids) or count == SERIES_A_STEP) else 0
+        return floors
 
     def _current_catalog(self) -> Catalog:
         # data_version changes when another connection has committed, never by ourselves

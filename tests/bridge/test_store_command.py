@@ -13,6 +13,9 @@ import pytest
 from broker_bridge import store_command, store_files
 from broker_bridge.store_command import moment_ms, run
 from fleetgp.errors import ConfigError, FleetError, StorageError
+from fleetgp.recording.spec import parse
+from fleetgp.recording.streams import streams
+from fleetgp.recording.table import Skipped
 from fleetgp.runtime.settings import Settings, load
 from fleetgp.store import sqlite_export
 from fleetgp.store.base import Batch, Row
@@ -247,3 +250,17 @@ def test_the_bridge_opens_its_store_with_them(tmp_path: Path) -> None:
     reader = open_reader(path)
     assert [reader.series(kind)[0].rows for kind in ("reading", "prediction")] == [11, 3]  # type: ignore[arg-type]
     assert store_command.KINDS == ("reading", "prediction", "health", "event", "round")
+
+
+@pytest.mark.parametrize("ending", [".csv.gz", ".jsonl", ".parquet"])
+def test_an_export_of_several_series_is_a_recording_of_several_devices(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], ending: str
+) -> None:
+    file = tmp_path / f"out{ending}"
+    said(capsys, "export", "--store", path, "-o", file)
+    spec = parse({"channels": {"a": {}}, "time": {"columns": ["time"]}, "stream": {"interval": "1min"}}, "")
+    found = {one.name: list(one.read(spec, Skipped())) for one in streams([file], spec)}
+    assert sorted(found) == ["sensors-fan", "sensors-pump"]
+    assert [(record.at_ms, record.values) for record in found["sensors-pump"]] == [
+        (T0 + MINUTE * i, (i / 7,)) for i in range(700)
+    ]

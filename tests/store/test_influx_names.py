@@ -11,8 +11,9 @@ from influx_servers import InfluxServer
 from influx_store import HandStore, new_fleet
 
 from fleetgp.runtime.influx import Access, Client
+from fleetgp.runtime.influx_names import literal, own_name, quoted, stored_name
 from fleetgp.store.base import Batch, Row
-from fleetgp.store.influx_lines import literal, own_name, quoted, slot, stored_name
+from fleetgp.store.influx_lines import slot
 from fleetgp.wire.messages import AnomalyEvent, Status
 
 T0 = 1_700_000_000_000

@@ -162,12 +162,13 @@ def test_hours_hold_what_the_rows_hold_and_late_rows_reach_them(tmp_path: Path) 
 def test_a_store_of_version_1_opens_as_it_is_and_gets_its_hours_in_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_rollup, "HOURS_A_STEP", 10)
     path = tmp_path / "h.sqlite"
     rows = [row(T0 + 600_000 * i, float(i), i) for i in range(40 * 6)] + [row(T0 + 900 * DAY, 0.0, 9999)]
     make_version_1(path, rows)
     old = examine(path)
     assert (old.version, old.rows, dict(old.waiting)) == (1, len(rows), {"minutes": 1})
+    monkeypatch.setattr(sqlite_rollup, "HOURS_A_STEP", 10)
+    monkeypatch.setattr(sqlite_rollup, "STEPS", 3)  # a look for minutes, one for hours, and one step of making hours
     writer, sizes = open_writer(path, raw_days=3000, rollup_days=3000), []
     for _ in range(6):
         sizes.append(len(hourly(path)) // 2)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from fleetgp.store import sqlite_rollup, sqlite_upkeep
 from fleetgp.store.base import Batch, Row
 from fleetgp.store.sqlite import open_reader, open_writer
+from fleetgp.store.sqlite_schema import connect_writer
 
 T0 = 1_700_000_040_000  # a whole minute
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
@@ -157,6 +158,30 @@ def test_retention_takes_bounded_bites(tmp_path: Path, monkeypatch: pytest.Monke
         writer.maintain(T0 + 3 * DAY)
         counts.append(open_reader(path).info().rows)
     assert counts == [26, 16, 6, 1, 1]
+
+
+def test_where_one_call_of_retention_ends_the_next_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A series that always has rows to drop does not keep the others from theirs."""
+    monkeypatch.setattr(sqlite_upkeep, "ROWS_A_STEP", 5)
+    monkeypatch.setattr(sqlite_upkeep, "ROWS_A_CALL", 10)
+    path = tmp_path / "h.sqlite"
+    writer = open_writer(path, raw_days=1, rollup_days=2)
+    for name, count in (("a", 1000), ("b", 8), ("c", 8)):
+        old = [row(T0 + 1000 * i, 1.0, i, name) for i in range(count)]
+        writer.write(Batch(rows=[*old, row(T0 + 3 * DAY, 1.0, 9999, name)]))
+    for _ in range(3):
+        writer.maintain(T0 + 3 * DAY)
+    assert [info.rows for info in open_reader(path).series("reading")] == [991, 1, 1]
+
+
+def test_upkeep_begins_no_step_after_its_time(tmp_path: Path) -> None:
+    path = tmp_path / "h.sqlite"
+    writer = open_writer(path, raw_days=90, rollup_days=1825)
+    writer.write(Batch(rows=[row(T0 + MINUTE * i, 1.0, i) for i in range(1000)]))
+    connection = connect_writer(path)
+    now = iter([0.0, 0.1, 0.15, sqlite_rollup.ROLL_UP_S + 0.01])
+    sqlite_rollup.roll_up(connection, T0 + DAY, lambda: next(now))
+    assert len(rollups(path)) == 2 * 3 * sqlite_rollup.MINUTES_A_STEP
 
 
 def test_a_replay_of_an_old_year_keeps_its_rows(tmp_path: Path) -> None:

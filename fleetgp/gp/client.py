@@ -7,7 +7,6 @@ from fleetgp.gp import aggregate, hierarchy, mixing, tune
 from fleetgp.gp.aggregate import Belief
 from fleetgp.gp.climb import Curvature, climb
 from fleetgp.gp.hierarchy import Own, Shared, Start, own_log_prior
-from fleetgp.gp.message import scaled
 from fleetgp.gp.mixing import Message, Mixing, Posterior
 from fleetgp.gp.tuning import Answer
 

@@ -69,7 +69,7 @@ class Start(NamedTuple):
 def shared(start: Start, ranks: Ranks, rng: np.random.Generator) -> Shared:
     """First values; loadings at random from their prior, for latents that start alike stay alike."""
     Bg = _loadings(rng, len(start.noise_var), ranks.shared)
-    return Shared(Bg, start.Zg, np.log(start.lengthscale_g), np.log(np.array(start.phi)))
+    return Shared(Bg, start.Zg, np.log(start.lengthscale_g), np.asarray(np.log(start.phi)))
 
 
 def own(start: Start, ranks: Ranks, rng: np.random.Generator) -> Own:

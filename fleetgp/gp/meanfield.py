@@ -177,7 +177,13 @@ def hyperparameters(w: World, own: Private) -> tuple[Shared, Own]:
     """The same values as logarithms, for ``hierarchy.mixing``."""
     with torch.no_grad():
         shared = (w.Bg, w.Zg, torch.log(softplus(w.raw_lengthscale)), torch.log(softplus(w.raw_phi)))
-        kept = (own.Bd, own.Bl, own.Zi, torch.log(softplus(own.raw_lengthscale)), torch.log(softplus(own.raw_noise_var)))
+        kept = (
+            own.Bd,
+            own.Bl,
+            own.Zi,
+            torch.log(softplus(own.raw_lengthscale)),
+            torch.log(softplus(own.raw_noise_var)),
+        )
         return Shared(*(t.numpy().copy() for t in shared)), Own(*(t.numpy().copy() for t in kept))
 
 

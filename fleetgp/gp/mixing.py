@@ -105,13 +105,13 @@ def information(mix: Mixing, sums: Sums) -> tuple[Array, Array]:
 
 def summarise(mix: Mixing, sums: Sums) -> Message:
     """The client's likelihood of the shared weights, its deviation and local layer integrated out (Woodbury)."""
-    A, a = information(mix, sums)
     F = mix.sizes[0]
-    R, R_inv = root(A)
-    Rg, Rc, u = R[:, :F], R[:, F:], R_inv @ a
-    L, _ = cholesky(np.eye(len(A)) + symmetric(Rc @ Rc.T))
-    V, z = np.linalg.solve(L, Rg), np.linalg.solve(L, u)
-    # y^T S^-1 y = y^T D y - |u|^2 + u^T (I + Rc Rc^T)^-1 u, where R^T u = a
+    R, u = _rows(mix, sums)
+    Rg, Rc = R[:, :F], R[:, F:]
+    L, _ = cholesky(np.eye(len(R)) + symmetric(Rc @ Rc.T))
+    solved = np.linalg.solve(L, np.concatenate((Rg, u[:, None]), axis=1))
+    V, z = solved[:, :F], solved[:, F]
+    # y^T S^-1 y = y^T D y - |u|^2 + u^T (I + Rc Rc^T)^-1 u, where R^T u = a: nothing large is subtracted from its like but here
     square = np.sum(sums.statistics.square / mix.noise_var) - u @ u + z @ z
     log_det = np.sum(sums.statistics.n * np.log(2 * np.pi * mix.noise_var)) + 2 * np.sum(np.log(np.diagonal(L)))
     constant = -0.5 * float(square + log_det + _unexpressed(mix, sums))
@@ -153,7 +153,7 @@ def predict(mix: Mixing, weights: Posterior, X: Array, *, is_noisy: bool = True)
 def window(mix: Mixing, weights: Posterior, X: Array, *, is_noisy: bool = True) -> tuple[Array, Array]:
     """Mean [n Q] and covariance [n Q, n Q] of all frames of a window together, frame by frame."""
     H, _ = design(mix, X)
-    H = H.reshape(-1, H.shape[-1])
+    H = H.reshape(H.shape[0] * H.shape[1], H.shape[2])
     cov = H @ weights.cov @ H.T
     for basis, B in zip((mix.shared, mix.local), _layer_covariances(mix), strict=True):
         F = inducing.features(basis, X)
@@ -198,6 +198,20 @@ def _loadings(mix: Mixing) -> tuple[Array, Array]:
 def _layer_covariances(mix: Mixing) -> Array:
     """B B^T [2, Q, Q] of both bases."""
     return np.array([B @ B.T for B in _loadings(mix)])
+
+
+def _rows(mix: Mixing, sums: Sums) -> tuple[Array, Array]:
+    """R [Q (M + Mi), W] and u with R^T R = H^T D H and R^T u = H^T D y: frames that would have left the same sums."""
+    M = len(mix.shared.Z)
+    root_, inverse_ = root(sums.statistics.gram)
+    sd = np.sqrt(mix.noise_var)
+    on_shared, on_local = (B / sd[:, None] for B in _loadings(mix))
+    u = (inverse_ @ sums.statistics.cross[..., None])[..., 0] / sd[:, None]
+    R = [
+        (B[:, None, :, None] * part[:, :, None, :]).reshape(u.size, -1)
+        for B, part in ((on_shared, root_[..., :M]), (on_local, root_[..., M:]))
+    ]
+    return np.concatenate(R, axis=1), u.ravel()
 
 
 def _mixed(Ba: Array, Bb: Array, D: Array, G: Array) -> Array:

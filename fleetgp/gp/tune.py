@@ -102,16 +102,17 @@ def log_evidence(v: Values, shared: Basis, local: Basis, frames: Frames, before:
     """log of the integral of the client's likelihood over its cavity, residual penalties included; a scalar in nats."""
     D = torch.exp(-v.log_noise_var)
     on_shared = torch.cat((v.Bg, torch.exp(0.5 * v.log_phi) * v.Bd), dim=1)
-    A_ss = _mixed(on_shared, on_shared, D, shared.gram)
-    A_sl = _mixed(on_shared, v.Bl, D, _cross(shared, local, frames))
-    A_ll = _mixed(v.Bl, v.Bl, D, local.gram)
-    A = torch.cat((torch.cat((A_ss, A_sl), dim=1), torch.cat((A_sl.mT, A_ll), dim=1)))
+    pairs = (
+        (_products(on_shared, on_shared, D, shared.gram), shared.gram),
+        (_products(on_shared, v.Bl, D, shared.gram), _cross(shared, local, frames)),
+        (_products(v.Bl, v.Bl, D, shared.gram), local.gram),
+    )
     weighted = frames.Y * D
     a = torch.cat(((on_shared.mT @ (weighted.mT @ shared.F)).ravel(), (v.Bl.mT @ (weighted.mT @ local.F)).ravel()))
     unexpressed = torch.sum(on_shared**2, dim=1) * shared.residual + torch.sum(v.Bl**2, dim=1) * local.residual
     square = torch.sum(weighted * frames.Y) + torch.sum(D * unexpressed)
     log_noise = torch.sum(torch.sum(frames.seen, dim=0) * (math.log(2 * math.pi) + v.log_noise_var))
-    return _integral(A, a, before) - 0.5 * (square + log_noise) + before.constant
+    return _integral(pairs, a, before) - 0.5 * (square + log_noise) + before.constant
 
 
 def gradient(shared: Shared, own: Own, frames: Frames, before: Cavity, kernel: Kernel = "se") -> tuple[float, Shared]:
@@ -143,7 +144,7 @@ class OwnEvidence:
         try:
             local = basis(v.Zi, v.log_lengthscale_i, self._frames, self._start.kernel)
             value = log_evidence(v, self._basis, local, self._frames, self._before)
-        except torch.linalg.LinAlgError:
+        except RuntimeError:  # torch's error of a factorisation; it exports no name for it
             return -math.inf, np.full(flat.shape, np.nan)
         told = torch.autograd.grad(value, v[4:], allow_unused=True, materialize_grads=True)
         prior, prior_slope = own_log_prior(own, self._start)
@@ -186,24 +187,28 @@ def _cross(shared: Basis, local: Basis, frames: Frames) -> Tensor:
     return torch.einsum("nq,nm,nk->qmk", frames.seen, shared.F, local.F)
 
 
-def _mixed(Ba: Tensor, Bb: Tensor, D: Tensor, G: Tensor) -> Tensor:
-    """sum_q D_q b_aq b_bq^T (x) G_q [Ra Ma, Rb Mb]; G [1, Ma, Mb] where it is one for all channels."""
-    (Ra, Rb), (Ma, Mb) = (Ba.shape[1], Bb.shape[1]), G.shape[1:]
-    if len(G) == 1:
-        C = (Ba * D[:, None]).mT @ Bb
-        return (C[:, None, :, None] * G[0][None, :, None, :]).reshape(Ra * Ma, Rb * Mb)
-    return torch.einsum("q,qr,qs,qmk->rmsk", D, Ba, Bb, G).reshape(Ra * Ma, Rb * Mb)
+def _products(Ba: Tensor, Bb: Tensor, D: Tensor, gram: Tensor) -> Tensor:
+    """D_q b_aq b_bq^T [Q, Ra, Rb], summed over channels [1, Ra, Rb] where these have one Gram matrix."""
+    if len(gram) == 1:
+        return ((Ba * D[:, None]).mT @ Bb)[None]
+    return D[:, None, None] * Ba[:, :, None] * Bb[:, None, :]
 
 
-def _integral(A: Tensor, a: Tensor, before: Cavity) -> Tensor:
+Pair = tuple[Tensor, Tensor]
+
+
+def _integral(pairs: tuple[Pair, Pair, Pair], a: Tensor, before: Cavity) -> Tensor:
     """log of the Gaussian integral over all weights: -log|K| / 2 + s^T K^-1 s / 2, K = prior + A, s = prior's shift + a.
 
-    With its gradient -(K^-1 + m m^T) / 2 for A and m for a, m = K^-1 s, written out: several times as fast as going back
-    through the factorisation.
+    pairs: C [Qg, Ra, Rb] and G [Qg, Ma, Mb] of the blocks of A, sum_q C_q (x) G_q, on the shared basis, between the two, and
+    on the local one. The gradient, -(K^-1 + m m^T) / 2 for A and m for a with m = K^-1 s, is written out: several times as
+    fast as going back through the factorisation.
     """
     F = len(before.shift)
     with torch.no_grad():
-        K, s = A.detach().clone(), a.detach().clone()
+        A_ss, A_sl, A_ll = (_block(*pair) for pair in pairs)
+        K = torch.cat((torch.cat((A_ss, A_sl), dim=1), torch.cat((A_sl.mT, A_ll), dim=1)))
+        s = a.detach().clone()
         K[:F, :F] += before.precision
         K.diagonal()[F:] += 1.0
         s[:F] += before.shift
@@ -211,6 +216,28 @@ def _integral(A: Tensor, a: Tensor, before: Cavity) -> Tensor:
         inverse = torch.cholesky_inverse(L)
         m = inverse @ s
         value = 0.5 * (s @ m) - torch.sum(torch.log(torch.diagonal(L)))
-        outer = -0.5 * (inverse + torch.outer(m, m))
-    change = torch.sum(outer * A) + m @ a
+        W = -0.5 * torch.addr(inverse, m, m)
+        S = len(A_ss)
+        slopes = W[:S, :S], 2 * W[:S, S:], W[S:, S:]
+    change = m @ a
+    for pair, slope in zip(pairs, slopes, strict=True):
+        change = change + _along(*pair, slope)
     return value + change - change.detach()
+
+
+def _block(C: Tensor, G: Tensor) -> Tensor:
+    """sum_q C_q (x) G_q [Ra Ma, Rb Mb]."""
+    (Q, Ra, Rb), (Ma, Mb) = C.shape, G.shape[1:]
+    flat = C.reshape(Q, -1).mT @ G.reshape(Q, -1)
+    return flat.reshape(Ra, Rb, Ma, Mb).transpose(1, 2).reshape(Ra * Ma, Rb * Mb)
+
+
+def _along(C: Tensor, G: Tensor, slope: Tensor) -> Tensor:
+    """What has the slope [Ra Ma, Rb Mb] for sum_q C_q (x) G_q: bilinear, so each factor's is a sum over the other."""
+    (Q, Ra, Rb), (Ma, Mb) = C.shape, G.shape[1:]
+    with torch.no_grad():
+        flat = slope.reshape(Ra, Ma, Rb, Mb).transpose(1, 2).reshape(Ra * Rb, Ma * Mb)
+        for_C = G.reshape(Q, -1) @ flat.mT
+        for_G = C.reshape(Q, -1) @ flat
+    change = torch.sum(for_C * C.reshape(Q, -1))
+    return change + torch.sum(for_G * G.reshape(Q, -1)) if G.requires_grad else change

@@ -43,7 +43,7 @@ class Moments(NamedTuple):
 
     mean: Shared
     square: Shared
-    count: int
+    steps: int
 
 
 class Place(NamedTuple):
@@ -112,12 +112,14 @@ def fault(answer: Answer) -> str:
 
 def _adam(shared: Shared, slope: Shared, moments: Moments, rate: float) -> tuple[Shared, Moments]:
     """One step uphill (Kingma and Ba 2015, algorithm 1)."""
-    count = moments.count + 1
+    steps = moments.steps + 1
     mean = Shared(*(BETA1 * m + (1 - BETA1) * g for m, g in zip(moments.mean, slope, strict=True)))
     square = Shared(*(BETA2 * v + (1 - BETA2) * g * g for v, g in zip(moments.square, slope, strict=True)))
-    first, second = 1 - BETA1**count, 1 - BETA2**count
-    moved = (x + rate * (m / first) / (np.sqrt(v / second) + EPSILON) for x, m, v in zip(shared, mean, square, strict=True))
-    return Shared(*map(_array, moved)), Moments(mean, square, count)
+    first, second = 1 - BETA1**steps, 1 - BETA2**steps
+    moved = (
+        x + rate * (m / first) / (np.sqrt(v / second) + EPSILON) for x, m, v in zip(shared, mean, square, strict=True)
+    )
+    return Shared(*map(_array, moved)), Moments(mean, square, steps)
 
 
 def _array(value: Array | float) -> Array:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from fleetgp.arrays import Array
-from fleetgp.gp import aggregate, hierarchy, mixing, tune
+from fleetgp.gp import aggregate, hierarchy, laplace, mixing, tune
 from fleetgp.gp.aggregate import Belief
 from fleetgp.gp.climb import Curvature, climb
 from fleetgp.gp.hierarchy import Own, Shared, Start, own_log_prior
@@ -54,3 +56,23 @@ class Client:
         """All its weights: belief and shared values of the round in which it told its last message."""
         mix = self.mixing(shared)
         return mixing.condition(mix, mixing.summed(mix, self.X, self.Y), self.cavity(belief))
+
+    def members(
+        self, shared: Shared, belief: Belief, rng: np.random.Generator, count: int = laplace.MEMBERS
+    ) -> list[tuple[Mixing, Posterior]]:
+        """Models and weights for draws of what it keeps: how sure it may be of loadings, lengthscale and noise.
+
+        Inducing inputs are no hyperparameters of the process, but of how it is approximated: they stay.
+        """
+        before = self.cavity(belief)
+        evidence = tune.OwnEvidence(shared, self.own, self._frames, tune.cavity(before), self.start)
+        sizes = [value.size for value in self.own]
+        is_varied = np.repeat([name != "Zi" for name in self.own._fields], sizes)
+        places = laplace.draws(
+            lambda flat: evidence(flat)[1], tune.packed(self.own), np.flatnonzero(is_varied), count, rng
+        )
+        made = []
+        for place in places:
+            mix = hierarchy.mixing(shared, tune.unpacked(place, self.own), self.start.kernel)
+            made.append((mix, mixing.condition(mix, mixing.summed(mix, self.X, self.Y), before)))
+        return made

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import numpy as np
+
 from fleetgp.arrays import Array
 from fleetgp.gp import mixing, tuning
 from fleetgp.gp.aggregate import Belief
@@ -29,9 +31,10 @@ class Fleet(NamedTuple):
     def posterior(self, name: str) -> Posterior:
         return self.clients[name].posterior(self.shared, self.belief)
 
-    def law(self, name: str, X: Array, *, is_noisy: bool = True) -> Law:
-        """The law of each frame of a client at X [n, D]."""
-        return mixing.predict(self.clients[name].mixing(self.shared), self.posterior(name), X, is_noisy=is_noisy)
+    def law(self, name: str, X: Array, *, is_noisy: bool = True, seed: int = 0) -> Law:
+        """The law of each frame of a client at X [n, D], uncertainty of its hyperparameters included; seed: of their draws."""
+        members = self.clients[name].members(self.shared, self.belief, np.random.default_rng(seed))
+        return mixing.averaged([mixing.predict(mix, weights, X, is_noisy=is_noisy) for mix, weights in members])
 
 
 def learn(

@@ -8,7 +8,7 @@ one round (models.md section 4). Weights are in the order v (Rg M), d (Rd M), w 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -148,6 +148,15 @@ def predict(mix: Mixing, weights: Posterior, X: Array, *, is_noisy: bool = True)
     H, r = design(mix, X)
     cov = H @ weights.cov @ H.mT + np.tensordot(r, _layer_covariances(mix), axes=1)
     return Law(H @ weights.mean, cov + is_noisy * np.diag(mix.noise_var))
+
+
+def averaged(laws: Sequence[Law]) -> Law:
+    """Mean and covariance of a mixture of laws of the same frames, all of one weight; at least one."""
+    means = np.array([law.mean for law in laws])
+    mean = means.mean(axis=0)
+    away = means - mean
+    between = np.einsum("knq,kns->nqs", away, away) / len(laws)
+    return Law(mean, np.mean([law.cov for law in laws], axis=0) + between)
 
 
 def window(mix: Mixing, weights: Posterior, X: Array, *, is_noisy: bool = True) -> tuple[Array, Array]:

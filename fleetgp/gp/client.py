@@ -36,10 +36,18 @@ class Client:
         evidence = tune.OwnEvidence(shared, self.own, self._frames, before, self.start)
         best, _ = climb(evidence, tune.packed(self.own), self._curvature, evaluations)
         self.own = tune.unpacked(best, self.own)
+        _, slope = tune.gradient(shared, self.own, self._frames, before, self.start.kernel)
+        return Answer(self.tell(shared), slope, own_log_prior(self.own, self.start)[0])
+
+    def tell(self, shared: Shared) -> Message:
+        """Its message at what it keeps now."""
         mix = self.mixing(shared)
         self._sent = mixing.summarise(mix, mixing.summed(mix, self.X, self.Y))
-        _, slope = tune.gradient(shared, self.own, self._frames, before, self.start.kernel)
-        return Answer(self._sent, slope, own_log_prior(self.own, self.start)[0])
+        return self._sent
+
+    def learn(self, X: Array, Y: Array) -> None:
+        """These frames instead of those before; what it keeps stays."""
+        self.X, self.Y, self._frames = X, Y, tune.frames(X, Y)
 
     def cavity(self, belief: Belief) -> Belief:
         """The fleet's belief without what this client sent to it."""

@@ -57,3 +57,9 @@ def learn(
     best = server.best or tuning.Place(server.shared, scores[-1], server.belief, shared, server.moments)
     numbers = max((answer.numbers for answer in answers.values()), default=0)
     return Fleet(best.shared, best.belief, clients, tuple(scores), back, numbers, refused)
+
+
+def summed(known: Fleet) -> Fleet:
+    """All clients' messages anew at the hyperparameters that are known, and their sum: one exact round."""
+    messages = [client.tell(known.shared) for _, client in sorted(known.clients.items())]
+    return known._replace(belief=mixing.posterior(messages, known.belief.shift.shape[1]))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.gp import aggregate, hierarchy, laplace, mixing, tune
+from fleetgp.gp import aggregate, hierarchy, laplace, mixing, slopes, tune
 from fleetgp.gp.aggregate import Belief
 from fleetgp.gp.climb import Curvature, climb
 from fleetgp.gp.hierarchy import Own, Shared, Start, own_log_prior
 from fleetgp.gp.mixing import Message, Mixing, Posterior
 from fleetgp.gp.tuning import Answer
 
-EVALUATIONS = 6
+EVALUATIONS = 8
 
 
 class Client:
@@ -21,7 +21,7 @@ class Client:
     def __init__(self, X: Array, Y: Array, own: Own, start: Start) -> None:
         self.X, self.Y = X, Y
         self.own, self.start = own, start
-        self._frames = tune.frames(X, Y)
+        self._frames = slopes.frames(X, Y)
         self._curvature = Curvature()
         self._sent: Message | None = None
         self._best: tuple[Own, Message | None] = (own, None)
@@ -47,7 +47,7 @@ class Client:
 
     def learn(self, X: Array, Y: Array) -> None:
         """These frames instead of those before; what it keeps stays."""
-        self.X, self.Y, self._frames = X, Y, tune.frames(X, Y)
+        self.X, self.Y, self._frames = X, Y, slopes.frames(X, Y)
 
     def cavity(self, belief: Belief) -> Belief:
         """The fleet's belief without what this client sent to it."""

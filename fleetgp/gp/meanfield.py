@@ -17,14 +17,29 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from fleetgp.arrays import Array
-from fleetgp.gp import mixing, tune
+from fleetgp.gp import mixing
 from fleetgp.gp.hierarchy import Own, Shared
 from fleetgp.gp.hierarchy import mixing as mixed
 from fleetgp.gp.mixing import Law
-from fleetgp.gp.tune import Basis, Frames
+from fleetgp.inducing import JITTER
 from fleetgp.schema import Kernel
 
 ROUNDS, STEPS, RATE = 20, 80, 0.1
+
+
+class Frames(NamedTuple):
+    """A client's readings: X [n, D]; Y [n, Q], 0 where missing; seen [n, Q], 0 or 1."""
+
+    X: Tensor
+    Y: Tensor
+    seen: Tensor
+
+
+class Basis(NamedTuple):
+    """Features of the frames on one basis: F [n, M]; residual [Q]: sums of 1 - |F|^2 over each channel's frames."""
+
+    F: Tensor
+    residual: Tensor
 
 
 class Gaussians(NamedTuple):
@@ -99,17 +114,32 @@ def private(own: Own, shared: Shared) -> Private:
     return Private(*_leaves(own.Bd, own.Bl, own.Zi, *raw, *gaussians))
 
 
+def frames(X: Array, Y: Array) -> Frames:
+    """Frames of inputs X [n, D] and readings Y [n, Q], NaN where missing."""
+    seen = np.isfinite(Y)
+    arrays = np.asarray(X, dtype=float), np.where(seen, Y, 0.0), seen.astype(float)
+    return Frames(*(torch.tensor(a) for a in arrays))
+
+
+def basis(Z: Tensor, log_lengthscale: Tensor, frames: Frames, kernel: Kernel) -> Basis:
+    """Whitened inducing features of the frames, differentiable in Z and the lengthscale."""
+    scale = torch.exp(log_lengthscale)
+    L = torch.linalg.cholesky(_covariance(Z / scale, Z / scale, kernel) + JITTER * torch.eye(len(Z), dtype=Z.dtype))
+    F = torch.linalg.solve_triangular(L, _covariance(Z / scale, frames.X / scale, kernel), upper=False).mT
+    return Basis(F, frames.seen.mT @ (1.0 - torch.sum(F * F, dim=1)))
+
+
 def fixed(w: World, frames: Frames, kernel: Kernel = "se") -> Fixed:
     """The server's part of a client's bound, differentiable in the server's values."""
-    phi, basis = softplus(w.raw_phi), tune.basis(w.Zg, torch.log(softplus(w.raw_lengthscale)), frames, kernel)
-    mean = basis.F @ w.mean.mT @ w.Bg.mT
-    spread = torch.sum(w.Bg**2 * (frames.seen.mT @ _variances(basis.F, w.shared)), dim=1)
-    return Fixed(basis, phi, mean, spread + torch.sum(w.Bg**2, dim=1) * basis.residual)
+    phi, on_shared = softplus(w.raw_phi), basis(w.Zg, torch.log(softplus(w.raw_lengthscale)), frames, kernel)
+    mean = on_shared.F @ w.mean.mT @ w.Bg.mT
+    spread = torch.sum(w.Bg**2 * (frames.seen.mT @ _variances(on_shared.F, w.shared)), dim=1)
+    return Fixed(on_shared, phi, mean, spread + torch.sum(w.Bg**2, dim=1) * on_shared.residual)
 
 
 def elbo(f: Fixed, own: Private, frames: Frames, kernel: Kernel = "se") -> Tensor:
     """A client's bound in nats, its KL terms taken off; the server takes off that of the shared weights once."""
-    local = tune.basis(own.Zi, torch.log(softplus(own.raw_lengthscale)), frames, kernel)
+    local = basis(own.Zi, torch.log(softplus(own.raw_lengthscale)), frames, kernel)
     noise_var = softplus(own.raw_noise_var)
     mean = f.mean + f.basis.F @ own.mean_d.mT @ own.Bd.mT + local.F @ own.mean_l.mT @ own.Bl.mT
     error = torch.sum(frames.seen * (frames.Y - mean) ** 2, dim=0)
@@ -133,7 +163,7 @@ class Client:
     """A client of Algorithm 1: inputs X [n, D], readings Y [n, Q], NaN where missing."""
 
     def __init__(self, X: Array, Y: Array, own: Own, shared: Shared, kernel: Kernel = "se") -> None:
-        self.frames, self.kernel = tune.frames(X, Y), kernel
+        self.frames, self.kernel = frames(X, Y), kernel
         self.private = private(own, shared)
         self._adam = torch.optim.Adam(self.private, lr=RATE)
 
@@ -204,6 +234,18 @@ def predict(w: World, own: Private, X: Array, kernel: Kernel = "se") -> Law:
             variances = _variances(torch.as_tensor(part), q).numpy() + residual[:, None]
             cov += np.einsum("nr,qr,sr->nqs", variances, B, B)
     return Law(mean, cov)
+
+
+def _covariance(X: Tensor, Z: Tensor, kernel: Kernel) -> Tensor:
+    """k(X, Z) [n, m] of inputs in lengthscales."""
+    r2 = torch.sum((X[:, None] - Z[None]) ** 2, dim=2)
+    if kernel == "se":
+        return torch.exp(-0.5 * r2)
+    # the root has no slope at 0, where the covariance is flat
+    r = torch.sqrt(torch.clamp(r2, min=1e-24))
+    if kernel == "matern32":
+        return (1 + math.sqrt(3) * r) * torch.exp(-math.sqrt(3) * r)
+    return (1 + math.sqrt(5) * r + 5 / 3 * r2) * torch.exp(-math.sqrt(5) * r)
 
 
 def _variances(F: Tensor, q: Gaussians) -> Tensor:

@@ -1,4 +1,4 @@
-"""What hyperparameters are learnt from: torch's evidence against numpy's, its gradients against finite differences."""
+"""What hyperparameters are learnt from: a client's evidence against the fleet's, its gradients against finite differences."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from fleetgp.arrays import Array
 from fleetgp.errors import NotFinite
-from fleetgp.gp import aggregate, hierarchy, mixing, tune
+from fleetgp.gp import aggregate, hierarchy, mixing, slopes, tune
 from fleetgp.gp.climb import Curvature, climb
 from fleetgp.gp.hierarchy import Own, Ranks, Shared, Start
 from fleetgp.gp.mixing import Message
@@ -52,7 +52,7 @@ class Case:
         return tune.cavity(aggregate.cavity(belief, messages[client].term))
 
 
-def slopes(function: object, value: Array, step: float = 1e-5) -> Array:
+def differences(function: object, value: Array, step: float = 1e-5) -> Array:
     """Central differences of a function of an array, entry by entry."""
     result = np.zeros(value.shape)
     for index in np.ndindex(value.shape):
@@ -68,7 +68,7 @@ def slopes(function: object, value: Array, step: float = 1e-5) -> Array:
 def test_a_clients_evidence_is_the_fleets_less_that_of_the_others_1e_7(ranks: Ranks, missing: float) -> None:
     """numpy's collapsed bound from messages, with and without the client; ranks 0 and above the number of channels."""
     case = Case(ranks, missing=missing)
-    told, _ = tune.gradient(case.shared, case.own[1], tune.frames(case.X[1], case.Y[1]), case.cavity(1))
+    told, _ = tune.gradient(case.shared, case.own[1], slopes.frames(case.X[1], case.Y[1]), case.cavity(1))
     others = case.evidence(case.shared, case.own, (0, 2))
     assert told == pytest.approx(case.evidence(case.shared, case.own) - others, rel=1e-7, abs=1e-6)
 
@@ -79,7 +79,9 @@ def test_a_clients_own_gradient_is_the_finite_difference_of_the_whole_fleets_bou
 ) -> None:
     """Of everything it keeps, its priors included: what it climbs is the fleet's bound up to a constant."""
     case = Case(Ranks(2, 2, 2), kernel, missing)
-    climbed = tune.OwnEvidence(case.shared, case.own[1], tune.frames(case.X[1], case.Y[1]), case.cavity(1), case.start)
+    climbed = tune.OwnEvidence(
+        case.shared, case.own[1], slopes.frames(case.X[1], case.Y[1]), case.cavity(1), case.start
+    )
     flat = tune.packed(case.own[1])
 
     def fleet(place: Array) -> float:
@@ -87,7 +89,7 @@ def test_a_clients_own_gradient_is_the_finite_difference_of_the_whole_fleets_bou
         owns = [case.own[0], own, case.own[2]]
         return case.evidence(case.shared, owns) + hierarchy.own_log_prior(own, case.start)[0]
 
-    np.testing.assert_allclose(climbed(flat)[1], slopes(fleet, flat), rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(climbed(flat)[1], differences(fleet, flat), rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize(("kernel", "missing"), [*((k, 0.0) for k in KERNELS), ("se", 0.3)])
@@ -97,11 +99,11 @@ def test_gradients_of_all_clients_sum_to_the_finite_difference_of_the_bound_1e_5
     """For loadings, inducing inputs, lengthscale and phi: each client knows but its own part (models.md section 4)."""
     case = Case(Ranks(2, 2, 2), kernel, missing)
     told = [
-        tune.gradient(case.shared, case.own[i], tune.frames(case.X[i], case.Y[i]), case.cavity(i), kernel)[1]
+        tune.gradient(case.shared, case.own[i], slopes.frames(case.X[i], case.Y[i]), case.cavity(i), kernel)[1]
         for i in range(3)
     ]
     for name, value in case.shared._asdict().items():
-        expected = slopes(lambda v, name=name: case.evidence(case.shared._replace(**{name: v}), case.own), value)
+        expected = differences(lambda v, name=name: case.evidence(case.shared._replace(**{name: v}), case.own), value)
         summed = sum((getattr(one, name) for one in told), np.zeros_like(value))
         np.testing.assert_allclose(summed, expected, rtol=1e-5, atol=1e-4, err_msg=name)
 
@@ -112,12 +114,14 @@ def test_priors_gradients_are_finite_differences(ranks: Ranks) -> None:
     shared = Shared(*(v + 0.3 * rng.standard_normal(v.shape) for v in case.shared))
     own = Own(*(v + 0.3 * rng.standard_normal(v.shape) for v in case.own[0]))
     for name, value in shared._asdict().items():
-        by_hand = slopes(
+        by_hand = differences(
             lambda v, name=name: hierarchy.shared_log_prior(shared._replace(**{name: v}), case.start)[0], value
         )
         np.testing.assert_allclose(getattr(hierarchy.shared_log_prior(shared, case.start)[1], name), by_hand, atol=1e-7)
     for name, value in own._asdict().items():
-        by_hand = slopes(lambda v, name=name: hierarchy.own_log_prior(own._replace(**{name: v}), case.start)[0], value)
+        by_hand = differences(
+            lambda v, name=name: hierarchy.own_log_prior(own._replace(**{name: v}), case.start)[0], value
+        )
         np.testing.assert_allclose(getattr(hierarchy.own_log_prior(own, case.start)[1], name), by_hand, atol=1e-7)
 
 

@@ -1,4 +1,4 @@
-"""Torch is for learning hyperparameters only: two files import it, and no program does by starting."""
+"""Torch is for the paper's own algorithm only: one file imports it, and nothing that a program needs does."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-MAY = {"fleetgp/gp/tune.py", "fleetgp/gp/meanfield.py"}
+MAY = {"fleetgp/gp/meanfield.py"}
 
 
-def test_two_files_import_torch() -> None:
+def test_one_file_imports_torch() -> None:
     importing = {
         str(path.relative_to(ROOT))
         for package in ("fleetgp", "edge_agent", "coordinator", "broker_bridge", "dashboard", "simulator")
@@ -21,9 +21,9 @@ def test_two_files_import_torch() -> None:
     assert importing == MAY
 
 
-def test_programs_and_the_mathematics_of_rounds_start_without_torch() -> None:
+def test_programs_and_all_learning_of_hyperparameters_do_without_torch() -> None:
     code = (
-        "import sys, edge_agent.service, coordinator.service, fleetgp.gp.mixing, fleetgp.gp.tuning;"
+        "import sys, edge_agent.service, coordinator.service, fleetgp.gp.estimator;"
         "print(sorted(name for name in sys.modules if name.partition('.')[0] == 'torch'))"
     )
     told = subprocess.run(

@@ -174,13 +174,9 @@ def comparisons(table: Table, setting: str) -> Iterator[tuple[str, float, list[i
             seeds,
             "algorithm1",
         )
-    if seeds := table.seeds(setting, "full", *models.ABLATIONS):
-        yield (
-            "full_vs_best_ablation",
-            max(_ratio(table, setting, "rmse", m, seeds) for m in models.ABLATIONS),
-            seeds,
-            "",
-        )
+    others = (*models.ABLATIONS, "alone")
+    if seeds := table.seeds(setting, "full", *others):
+        yield "full_vs_best_ablation", max(_ratio(table, setting, "rmse", m, seeds) for m in others), seeds, ""
     if len(seeds := table.seeds(setting, "full", "alone", *models.ABLATIONS)) > 1:
         yield "full_better_than_ablations", float(_is_better(table, setting, seeds)), seeds, ""
     if setting.startswith("unbalanced") and (seeds := table.seeds(setting, "full", "local-only")):

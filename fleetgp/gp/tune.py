@@ -202,4 +202,4 @@ def _masked(F: Array, V: Array, frames: Frames) -> Array:
     """sum_q seen_q F V_q [n, Mb]."""
     if len(V) == 1:
         return np.asarray(F @ V[0])
-    return np.einsum("nq,qnk->nk", frames.seen, F @ V)
+    return np.asarray(np.einsum("nq,qnk->nk", frames.seen, F @ V))

@@ -17,9 +17,9 @@ from fleetgp.gp.aggregate import Belief
 from fleetgp.gp.hierarchy import Shared, Start, shared_log_prior
 from fleetgp.gp.mixing import Message
 
-RATE = 0.1
+RATE = 0.3
 # the rate after each round, as a share of the one before, and after a step that was taken back
-DECAY = 0.97
+DECAY = 0.92
 BACK = 0.5
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 

@@ -1,6 +1,6 @@
 """The hierarchical model as a library, no broker needed: five machines learn together, and a sixth joins with eight readings.
 
-python examples/library.py        (half a minute; needs the extra: pip install 'fleetgp[learn]')
+python examples/library.py        (some seconds)
 """
 
 from __future__ import annotations

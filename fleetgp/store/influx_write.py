@@ -53,12 +53,13 @@ class Shipper:
         """Something was put into the backlog."""
         self._news.set()
 
-    def stop(self) -> None:
-        """End, after at most PART_S of sending what waits and the exchange in hand."""
+    def stop(self) -> bool:
+        """End, within PART_S and a little; False where a request is still in hand. It is then sent again by the next process."""
         self._stopping.set()
         self._news.set()
         if self._thread.is_alive():
-            self._thread.join(PART_S + self._client.access.timeout_s)
+            self._thread.join(PART_S + 0.5)
+        return not self._thread.is_alive()
 
     def step(self) -> float:
         """Send one portion; returns for how many seconds there is nothing to do (0: there is more)."""
@@ -198,6 +199,7 @@ class InfluxWriter:
 
     def close(self) -> None:
         """Send what can still be sent within PART_S, then close; what is left goes on with the next process."""
-        self._shipper.stop()
+        has_ended = self._shipper.stop()
         self._backlog.close()
-        self._client.close()
+        if has_ended:  # a request in hand holds the client until the server answers, for which nobody waits here
+            self._client.close()

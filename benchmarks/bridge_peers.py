@@ -167,6 +167,16 @@ def publish_paced(port: int, number: int, per_s: float, reply: Connection) -> No
     reply.send(times)
 
 
+def sleep_paced(number: int, per_s: float, reply: Connection) -> None:
+    """Only wait for each moment of an even pace; reply: seconds by which each was missed."""
+    begin_s, late_s = time.monotonic(), []
+    for index in range(number):
+        due_s = begin_s + index / per_s
+        time.sleep(max(0.0, due_s - time.monotonic()))
+        late_s.append(time.monotonic() - due_s)
+    reply.send(late_s)
+
+
 def publish_bare(port: int, number: int, reply: Connection) -> None:
     """Publish at QoS 1 as fast as paho's threaded loop does; reply: seconds from the first to the last confirmation."""
     one = client("bench-bare")

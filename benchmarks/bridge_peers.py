@@ -29,7 +29,7 @@ STEP_MS = 1_000  # between two readings of a device
 ANSWER_S = 10.0
 WAIT_S = 120.0  # for a process that was told to go
 _CONNACK_BYTES, _PUBACK_BYTES = 4, 4
-WINDOW = 1_000  # messages that a bare publisher has under way; with paho's own 20 it is a third as fast
+WINDOW = 1_000  # messages that a bare publisher has under way, as the replay has
 _CHUNK = 500  # messages written at once
 
 

@@ -1,4 +1,4 @@
-"""The ``bridge``, ``record`` and ``doctor`` commands. Light: what they run is imported when they run."""
+"""The ``bridge``, ``record``, ``doctor`` and ``store`` commands. Light: what they run is imported when they run."""
 
 from __future__ import annotations
 
@@ -90,3 +90,10 @@ def doctor(argv: list[str]) -> int:
 
     findings = examine(args, os.environ)
     return show(findings, args.json)
+
+
+def store(argv: list[str]) -> int:
+    """the history: what is in it, a backup of it, less of it, its rows as a file"""
+    from broker_bridge.store_command import run
+
+    return run(argv)

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal, NamedTuple
 
 from paho.mqtt.client import topic_matches_sub
 
 from broker_bridge.broker import is_available
-from broker_bridge.service import store_path
+from broker_bridge.doctor_influx import examine_backlog, examine_server
+from broker_bridge.finding import Finding
 from fleetgp.defaults import CHOSEN
 from fleetgp.errors import ConfigError, FleetError, StorageError
 from fleetgp.payloads.content import EARLIEST_MS
@@ -26,24 +26,13 @@ from fleetgp.runtime.logs import Log
 from fleetgp.runtime.mqtt import Link, Outgoing, Session, SessionConfig
 from fleetgp.runtime.program import broker_link
 from fleetgp.runtime.settings import Settings
-from fleetgp.store.sqlite import open_reader
-
-Verdict = Literal["ok", "warning", "fault"]
+from fleetgp.store.open import history_path, is_influx, location, open_reader
 
 CONNECT_S = 5.0
 STEP_S = 0.25
 LOOPBACK = ("127.0.0.1", "localhost")
 LOW_DISK = 500_000_000
 PACKAGES = ("numpy", "paho-mqtt", "msgspec", "scipy", "streamlit", "torch", "influxdb-client")
-
-
-class Finding(NamedTuple):
-    """One check: what was looked at, how it stands, what was seen, and what to do where it is not well."""
-
-    check: str
-    verdict: Verdict
-    seen: str
-    advice: str = ""
 
 
 class _Said:
@@ -205,12 +194,19 @@ def _streams(settings: Settings) -> Iterator[Finding]:
 
 
 def _store(settings: Settings) -> Iterator[Finding]:
-    path = store_path(settings)
-    if not path.exists():
-        yield Finding("store", "warning", f"no history at {path} yet", "start 'fleetgp bridge'")
+    if is_influx(settings):
+        try:
+            findings = [*examine_server(settings), *examine_backlog(settings)]
+        except ConfigError as err:
+            findings = [Finding("influx", "fault", str(err), "mend the [store] settings")]
+        yield from findings
+        if any(finding.check == "influx" and finding.verdict == "fault" for finding in findings):
+            return
+    elif not history_path(settings).exists():
+        yield Finding("store", "warning", f"no history at {location(settings)} yet", "start 'fleetgp bridge'")
         return
     try:
-        reader = open_reader(path)
+        reader = open_reader(settings)
         info, healths = reader.info(), reader.healths()
         notes = {
             status.name: status.note for status in reader.statuses() if status.is_online and status.role == "agent"

@@ -1,8 +1,9 @@
 """Records what travels over a broker: every message with its topic, quality, retained flag, content type and times.
 
 The session is not persistent: a recorder that ended leaves no queue behind at the broker. What is said while it has no
-connection is therefore not recorded; such a gap is marked in the file. Messages are acknowledged once they are in the file,
-so that a broker is never asked for more than the disk takes.
+connection is therefore not recorded; such a gap is marked in the file. A message that such a session does not acknowledge
+never comes again, so that waiting with it would protect nothing, only hold up brokers that have a few messages on their way
+at once: each is acknowledged when the writer has taken it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from broker_bridge.connecting import wait_for_broker
 from broker_bridge.continuity import Continuity
 from broker_bridge.own_time import own_time_ns
 from broker_bridge.rolling import Rolling
@@ -28,12 +30,11 @@ from fleetgp.runtime.mqtt import Incoming, Outgoing, Session, SessionConfig
 from fleetgp.runtime.program import broker_link
 from fleetgp.runtime.settings import Settings
 
-CONNECT_S = 10.0
 STEP_S = 0.1  # longest wait for a message: bounds how late a stop is noticed
 BATCH = 2000
 INBOX = 20_000  # messages between the connection and the file
-FLUSH_S = 2.0  # how long messages wait to be in the file where they are too few to fill a chunk
-FLUSH_UNACKNOWLEDGED = 10  # most that wait so: brokers stop sending at 20 by default
+FLUSH_S = 2.0  # how long messages that do not fill a chunk wait to be in the file: what kill -9 costs at most
+CHECK_S = 0.25  # how often it is looked whether messages had to be thrown away
 DRAIN_S = 1.0  # at the end, for what is here already
 PART_S = 1.0
 _THROWN_AWAY = ("inbox_dropped", "inbox_refused", "oversized", "unreadable")
@@ -89,8 +90,7 @@ class Recorder:
         self.told = Recorded()
         self._connections: deque[tuple[int, int]] = deque()  # generation and time of each, from the session's thread
         self._topics: set[str] = set()
-        self._unsettled: list[Incoming] = []
-        self._flushed_s = self.clock.monotonic_s()
+        self._flushed_s = self._checked_s = self.clock.monotonic_s()
 
     def run(self) -> Recorded:
         """Raises ServiceError where there is no broker or it refuses a topic, RecordingError where no file can be made."""
@@ -107,16 +107,11 @@ class Recorder:
             self._finish(started_s)
         finally:
             self.session.stop(timeout_s=PART_S)
+            self.screen.clear()
         return self.told
 
     def _connect(self) -> None:
-        by_s = self.clock.monotonic_s() + CONNECT_S
-        while not self.session.wait_connected(STEP_S):
-            if self._stopping.is_set():
-                raise ServiceError("stopped before a broker was found; nothing was recorded")
-            if self.clock.monotonic_s() > by_s:
-                where = f"{self._link.host}:{self._link.port}"
-                raise ServiceError(f"no connection to the broker at {where} within {CONNECT_S:.0f} s; nothing recorded")
+        wait_for_broker(self.session, self._link, self._stopping, self.clock)
         refused = self.session.counters().get("subscriptions_refused", 0)
         if refused:
             raise ServiceError(f"the broker refuses {refused} of these topics; check what it lets this user read")
@@ -140,8 +135,9 @@ class Recorder:
                 break
             batch = self.session.receive(BATCH, STEP_S)
             self._take(batch)
-            self._settle(is_dry=len(batch) < BATCH)
-            self._note_losses()
+            self._flush_if_due()
+            if self.clock.monotonic_s() - self._checked_s >= CHECK_S:
+                self._note_losses()
             if self.screen.is_due:
                 self.screen.show(self._progress(self.clock.monotonic_s() - started_s))
         by_s = self.clock.monotonic_s() + DRAIN_S
@@ -174,33 +170,24 @@ class Recorder:
         for m in batch:
             if m.is_retained and not keeps_retained:
                 self.told.retained_left_out += 1
-                self.session.ack(m)
                 continue
             file.write(
                 Message(m.topic, m.payload, m.received_ns, own_time_ns(m.payload), m.qos, m.is_retained, m.content_type)
             )
             topics.add(m.topic)
             written += 1
-            if m.qos:
-                self._unsettled.append(m)
+        self.session.ack_all(batch)
         self.told.messages += written
         self.continuity.heard(batch[-1].received_ns)
 
-    def _settle(self, *, is_dry: bool) -> None:
-        """Put what was written into the file and acknowledge it, when nothing more waits or it is time."""
-        waiting = len(self._unsettled)
-        is_full = waiting >= (FLUSH_UNACKNOWLEDGED if is_dry else BATCH)
-        if is_full or self.clock.monotonic_s() - self._flushed_s >= FLUSH_S:
-            self._flush()
-
-    def _flush(self) -> None:
-        self._flushed_s = self.clock.monotonic_s()
-        self.file.flush()
-        for message in self._unsettled:
-            self.session.ack(message)
-        self._unsettled.clear()
+    def _flush_if_due(self) -> None:
+        now_s = self.clock.monotonic_s()
+        if now_s - self._flushed_s >= FLUSH_S or self.file.is_full:
+            self._flushed_s = now_s
+            self.file.flush()
 
     def _note_losses(self) -> None:
+        self._checked_s = self.clock.monotonic_s()
         counters = self.session.counters()
         self.told.lost = sum(counters.get(name, 0) for name in _THROWN_AWAY)
         self._mark(self.continuity.thrown_away(self.told.lost, self.clock.now_ns()))
@@ -219,7 +206,6 @@ class Recorder:
         try:
             if not told.trouble:
                 self._mark(self.continuity.ended(self.clock.now_ns(), is_connected=self.session.is_connected))
-                self._flush()
                 self._note_losses()
             self.file.close(lost=str(told.lost))
         except RecordingError as err:

@@ -40,13 +40,18 @@ class Rolling:
         """Of all files."""
         return self._finished_bytes + self._writer.bytes_written
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the present file has its size: ``flush`` begins the next one."""
+        return self._rotate_bytes is not None and self._writer.bytes_written >= self._rotate_bytes
+
     def mark_gap(self, gap: Gap) -> None:
         self._writer.mark_gap(gap)
 
     def flush(self) -> None:
         """Put all that was written into the file; a file that has its size by then is closed and the next one begun."""
         self._writer.flush()
-        if self._rotate_bytes is not None and self._writer.bytes_written >= self._rotate_bytes:
+        if self.is_full:
             self._writer.close(closed=CLOSING)
             self._finished_bytes += self._writer.bytes_written
             self._writer = self._next()

@@ -47,6 +47,12 @@ class Screen(io.TextIOBase):
         """A line that stays."""
         self.write(text + "\n")
 
+    def clear(self) -> None:
+        """No live line any more: the last words follow."""
+        if self._has_line:
+            self._put(_CLEAR)
+            self._has_line = False
+
     def write(self, text: str, /) -> int:
         self._put((_CLEAR if self._has_line else "") + text)
         self._has_line = False

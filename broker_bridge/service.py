@@ -19,21 +19,18 @@ from fleetgp.payloads.content import ClockPolicy
 from fleetgp.runtime.mqtt import Incoming
 from fleetgp.runtime.program import Plan, Program, stop_on_signals
 from fleetgp.runtime.settings import Settings
-from fleetgp.store.base import Batch, Writer
-from fleetgp.store.sqlite import open_writer
+from fleetgp.store.base import Batch, Forwarding, Writer
+from fleetgp.store.open import location, open_writer
 from fleetgp.wire import topics
 
 NAME = "bridge"
 MAINTAIN_S = 5.0
 WAIT_S = 0.25  # how late a stop is noticed at most
 DRAIN_S = 1.0  # at the end, for what came in already
+WORTHWHILE = 500  # messages: more in one batch would save little
+AHEAD = 20  # messages that a broker sends unacknowledged where nobody has set it otherwise
+QUIET_S = 0.002
 SHORT_LIFE_S = 3.0  # a broker of ours that ends sooner will not do better the next time
-
-
-def store_path(settings: Settings) -> Path:
-    """Where the history is kept."""
-    given = settings.text("store.path")
-    return Path(given).expanduser() if given else Path(settings.text("data.dir")).expanduser() / NAME / "history.sqlite"
 
 
 def reading_filters(settings: Settings) -> tuple[str, ...]:
@@ -66,10 +63,8 @@ class Bridge:
         self.broker = broker
         self.program = Program(settings, plan, stopping=stopping)
         self.policy: ClockPolicy = settings.text("bridge.clock")  # type: ignore[assignment]
-        self.path = store_path(settings)
-        self.writer: Writer = open_writer(
-            self.path, raw_days=settings.whole("store.raw_days"), rollup_days=settings.whole("store.rollup_days")
-        )
+        self.location = location(settings)
+        self.writer: Writer = open_writer(settings)
         self.next_maintenance_s = 0.0
         self.stored = 0
 
@@ -91,7 +86,7 @@ class Bridge:
             self._drain()
 
     def _announce(self) -> None:
-        self.program.announce(state="storing", note=f"history in {self.path}")
+        self.program.announce(state="storing", note=f"history in {self.location}")
 
     def _drain(self) -> None:
         """Predictions are sent once: those that came in already are stored before the end."""
@@ -102,16 +97,28 @@ class Bridge:
                 return
 
     def _gather(self) -> list[Incoming]:
-        """Messages of up to batch_s seconds, or as many as one batch may hold."""
+        """Messages of up to batch_s seconds, or as many as are worth a batch.
+
+        A broker sends only so many ahead of our acknowledgements, often AHEAD. Once we have as many and no more come,
+        waiting for more would be waiting for ourselves.
+        """
         most = self.settings.whole("bridge.batch_rows")
         wait_s = self.settings.number("bridge.batch_s")
-        found = self.program.session.receive(most, min(wait_s, WAIT_S))
-        end_s = self.program.clock.monotonic_s() + wait_s
-        while found and len(found) < most and not self.program.is_stopping:
-            left_s = end_s - self.program.clock.monotonic_s()
+        receive, clock = self.program.session.receive, self.program.clock
+        found = receive(most, min(wait_s, WAIT_S))
+        end_s = clock.monotonic_s() + wait_s
+        while found and len(found) < min(most, WORTHWHILE) and not self.program.is_stopping:
+            left_s = end_s - clock.monotonic_s()
             if left_s <= 0:
                 break
-            found += self.program.session.receive(most - len(found), min(left_s, WAIT_S))
+            if len(found) < AHEAD:
+                found += receive(most - len(found), min(left_s, WAIT_S))
+                continue
+            self.program.wait(min(left_s, QUIET_S))
+            more = receive(most - len(found), 0.0)
+            if not more:
+                break
+            found += more
         return found
 
     def _store(self, messages: list[Incoming]) -> bool:
@@ -126,8 +133,7 @@ class Bridge:
             return False
         for reason, number in found.counts.items():
             self.program.count(reason, number, detail=found.details.get(reason, ""))
-        for message in messages:
-            self.program.session.ack(message)
+        self.program.session.ack_all(messages)
         return True
 
     def _commit(self, batch: Batch) -> None:
@@ -141,13 +147,27 @@ class Bridge:
         if self.program.clock.monotonic_s() < self.next_maintenance_s:
             return
         self.next_maintenance_s = self.program.clock.monotonic_s() + MAINTAIN_S
+        if isinstance(self.writer, Forwarding):
+            self._warn(self.writer.note())
         try:
             self.writer.maintain(self.program.clock.now_ms())
         except StorageError as err:
             self.program.count("maintenance_refused", detail=str(err))
 
+    def _warn(self, note: str) -> None:
+        if note and not self.program.warning:
+            self.program.log.warning("what is stored waits on this machine", why=note)
+        elif self.program.warning and not note:
+            self.program.log.info("the way to the store is free again")
+        self.program.warning = note
+
     def _figures(self) -> dict[str, float]:
-        return {"rows_stored": float(self.stored)}
+        figures = {"rows_stored": float(self.stored)}
+        if isinstance(self.writer, Forwarding):
+            figures |= self.writer.figures()
+            for reason, number in self.writer.losses().items():
+                self.program.counts[reason] = number
+        return figures
 
 
 class OwnBroker:

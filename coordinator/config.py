@@ -5,6 +5,9 @@ from __future__ import annotations
 from coordinator.state import CoordinatorConfig
 from fleetgp.runtime.settings import Settings
 
+# what a coordinator publishes follows from these and from what it hears; its status tells them
+TOLD = ("coordinator.round_s", "coordinator.answer_s", "coordinator.half_life_rounds")
+
 
 def coordinator_config(settings: Settings) -> CoordinatorConfig:
     return CoordinatorConfig(

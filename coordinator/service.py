@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import msgspec
 
 from coordinator import rounds
-from coordinator.config import coordinator_config
+from coordinator.config import TOLD, coordinator_config
 from coordinator.journal import Journal
 from coordinator.state import (
     BootstrapArrived,
@@ -89,6 +89,7 @@ class Coordinator:
             basis=state.basis,
             round=state.round,
             schema=state.schema,
+            settings=self.program.settings.told(TOLD),
             note="" if state.feature_map is not None else self.note,
         )
 

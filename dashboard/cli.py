@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 THEME = ("--theme.light.primaryColor", "#0072b2", "--theme.dark.primaryColor", "#56b4e9")
 START_WITHIN_S = 60.0
 
@@ -13,24 +15,29 @@ def dashboard(argv: list[str]) -> int:
     """
     import argparse
     import os
-    from pathlib import Path
 
     from fleetgp.runtime.arguments import add_arguments, from_arguments
+    from fleetgp.store.open import as_environment, history_path, is_influx, location, pointed_at
 
     parser = argparse.ArgumentParser(
         prog="fleetgp dashboard",
         description="Shows the history that the bridge keeps, live. It reads the history only, so it may start first.",
     )
-    parser.add_argument("--store", metavar="PATH", help="history file to show (setting store.path)")
+    parser.add_argument(
+        "--store", metavar="PATH", help="history to show: a file, or http://HOST:8086/DATABASE (settings store...)"
+    )
     parser.add_argument("--port", metavar="PORT", type=int, help="0 = any free port (setting dashboard.port)")
     add_arguments(parser)
     args = parser.parse_args(argv)
     settings = from_arguments(args, os.environ)
-    given = args.store or settings.text("store.path")
-    store = Path(given) if given else Path(settings.text("data.dir")) / "bridge" / "history.sqlite"
+    if args.store:
+        settings = pointed_at(settings, args.store)
+    store = location(settings) if is_influx(settings) else str(history_path(settings).resolve())
     host = settings.text("dashboard.host")
     port = free_port(host, settings.whole("dashboard.port") if args.port is None else args.port)
-    return serve(host, port, store=str(store.resolve()), refresh_s=settings.number("dashboard.refresh_s"))
+    # The page is a script of its own; this way no password stands among its arguments, which all users can see.
+    environment = as_environment(settings)
+    return serve(host, port, store=store, refresh_s=settings.number("dashboard.refresh_s"), environment=environment)
 
 
 def free_port(host: str, port: int) -> int:
@@ -55,8 +62,12 @@ def free_port(host: str, port: int) -> int:
         return bound
 
 
-def serve(host: str, port: int, *, store: str, refresh_s: float) -> int:
-    """Run Streamlit's server in this process until a signal ends it; prints the address once it answers."""
+def serve(host: str, port: int, *, store: str, refresh_s: float, environment: Mapping[str, str]) -> int:
+    """Run Streamlit's server in this process until a signal ends it; prints the address once it answers.
+
+    environment: variables that tell the page how to be let in to the store.
+    """
+    import os
     import sys
     import threading
     from pathlib import Path
@@ -70,6 +81,7 @@ def serve(host: str, port: int, *, store: str, refresh_s: float) -> int:
     app = Path(__file__).with_name("app.py")
     announcer = threading.Thread(target=announce, args=(host, port), name="dashboard.announce", daemon=True)
     announcer.start()
+    os.environ.update(environment)
     try:
         streamlit_cli.main(
             ["run", str(app), *flags, "--", "--store", store, "--refresh-s", str(refresh_s)], standalone_mode=False

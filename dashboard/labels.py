@@ -185,6 +185,12 @@ def empty_text(location: str) -> str:
 
 
 def unreadable_text(location: str, detail: str) -> str:
+    if "://" in location:
+        return (
+            f"The history at `{location}` cannot be read just now:\n\n> {detail}\n\n"
+            "Check the settings `store.url`, `store.database` and how to be let in; `fleetgp doctor` says more. "
+            "This page looks again by itself every few seconds."
+        )
     return (
         f"`{location}` is there, but does not open as a history of ours:\n\n> {detail}\n\n"
         "Check the setting `store.path` (or `--store`), and that this user may read the file. "

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -17,8 +18,10 @@ from dashboard.recent import Recent
 from dashboard.view import Problem, View
 from fleetgp.errors import StorageError
 from fleetgp.runtime.clock import Clock, SystemClock
+from fleetgp.runtime.settings import Settings, load
 from fleetgp.store.base import Reader, SeriesInfo, Window
-from fleetgp.store.sqlite import open_reader
+from fleetgp.store.open import location, open_reader, pointed_at
+from fleetgp.store.sqlite import open_reader as open_file
 
 MAX_EVENTS = 500
 MAX_ROUNDS = 200
@@ -53,7 +56,28 @@ class StoreFile:
         return stat.st_dev, stat.st_ino
 
     def open(self) -> Reader:
-        return open_reader(self.path)
+        return open_file(self.path)
+
+
+class StoreServer:
+    """A history that a server keeps. It is there or does not answer, but never another one."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.location = location(settings)
+
+    def identity(self) -> Hashable | None:
+        return self.location
+
+    def open(self) -> Reader:
+        return open_reader(self._settings)
+
+
+def find_store(name: str, environment: Mapping[str, str]) -> Store:
+    """A file, or ``http://HOST:PORT/DATABASE``. environment: settings that say how to be let in there."""
+    if "://" not in name:
+        return StoreFile(Path(name))
+    return StoreServer(pointed_at(load(None, environment, {}), name))
 
 
 class Source:
@@ -160,7 +184,7 @@ def _facts(view: View) -> tuple[object, ...]:
 @st.cache_resource(max_entries=4, show_spinner=False, on_release=Source.close)
 def shared(path: str, refresh_s: float) -> Source:
     """The source on that file, one for all sessions of this server."""
-    return Source(StoreFile(Path(path)), clock=SystemClock(), refresh_s=refresh_s)
+    return Source(find_store(path, os.environ), clock=SystemClock(), refresh_s=refresh_s)
 
 
 # Frames are cached by the version of the view, so that ten viewers cost as much as one.

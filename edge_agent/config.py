@@ -12,6 +12,18 @@ from fleetgp.runtime.settings import Settings
 from fleetgp.schema import Schema
 from fleetgp.wanted import Wanted
 
+# what an agent publishes follows from these, its schema and what it hears; its status tells them
+TOLD = (
+    "agent.topic",
+    "agent.clock",
+    "agent.lateness_s",
+    "agent.warmup_frames",
+    "agent.alarm_score",
+    "agent.half_life_frames",
+    "agent.short_half_life_frames",
+    "agent.refresh_frames",
+    "agent.local_inducing",
+)
 # programs that report under these names beside the agents
 RESERVED = ("coordinator", "bridge")
 

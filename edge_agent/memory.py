@@ -68,6 +68,10 @@ class Recent:
     def __contains__(self, mark: Mark) -> bool:
         return mark in self._known
 
+    def copy(self) -> Recent:
+        """The same marks, to go on with apart from these."""
+        return Recent(self.marks)
+
     def add(self, mark: Mark) -> None:
         if len(self.marks) == RECENT:
             oldest = self.marks[0]

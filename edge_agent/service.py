@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from edge_agent import agent
 from edge_agent.choosing import from_fleet
-from edge_agent.config import agent_config, wiring
+from edge_agent.config import TOLD, agent_config, wiring
 from edge_agent.frames import SILENT_AFTER, Sample
 from edge_agent.memory import Memory
 from edge_agent.reading import Reader
@@ -88,7 +88,8 @@ class Agent:
     def begin(self, model: bytes, first: Sequence[Sample]) -> bool:
         """What was heard before there was a schema, then what is left of an earlier process. False where the disk refuses
         until the program is to stop."""
-        self.program.announce(schema=self.memory.state.config.schema)
+        told = self.program.settings.told(TOLD)
+        self.program.announce(schema=self.memory.state.config.schema, settings=told)
         for effect in self.memory.replayed:
             self._perform(effect, is_replay=True)
         now_ms = self.program.clock.now_ms()

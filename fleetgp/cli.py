@@ -23,8 +23,8 @@ USAGE = 2
 # The order of `fleetgp --help`. A command that is registered but not named here is listed last, under "more".
 SHELVES: Mapping[str, tuple[str, ...]] = {
     "try it": ("demo", "devices"),
-    "run it": ("agent", "coordinator", "bridge", "dashboard", "discover", "doctor"),
-    "study it": ("backtest", "detect", "record", "replay"),
+    "run it": ("agent", "coordinator", "bridge", "dashboard", "discover", "doctor", "store"),
+    "study it": ("backtest", "detect", "record", "replay", "recordings"),
 }
 
 # Which extra brings a package that a command could not import.

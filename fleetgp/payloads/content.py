@@ -39,6 +39,8 @@ def number(value: object) -> float | None:
     """The number in a value; None when it says that there is none. Raises PeerError ``text`` or ``range``."""
     if value is None:
         return None
+    if type(value) is float and -LARGEST <= value <= LARGEST:  # what most fields are
+        return value
     if isinstance(value, (bool, int, float)):
         result = float(value) if abs(value) <= LARGEST else math.inf
     elif isinstance(value, str):
@@ -66,6 +68,8 @@ def epoch_ms(value: object) -> int:
     Digits alone are a count, for some would pass for an ISO date too; eight of them are a date (20260304).
     Raises PeerError ``time`` when it is neither.
     """
+    if type(value) is int and 1e11 <= value < 1e14:  # ms, what most devices send
+        return value
     if isinstance(value, str) and (len(value) == 8 or not value.isdecimal()):
         try:
             moment = datetime.fromisoformat(value)

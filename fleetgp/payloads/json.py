@@ -14,8 +14,8 @@ from fleetgp.errors import PeerError
 from fleetgp.payloads.content import Content, epoch_ms, number
 from fleetgp.wire.codec import check_depth
 
-TIME_KEYS = ("time", "timestamp", "ts", "at_ms", "last_seen")
-SEQUENCE_KEYS = ("seq", "sequence")
+TIME_KEYS = frozenset(("time", "timestamp", "ts", "at_ms", "last_seen"))
+SEQUENCE_KEYS = frozenset(("seq", "sequence"))
 MAX_FIELDS = 256
 MAX_DEPTH = 8
 MAX_NAME = 256
@@ -43,7 +43,7 @@ def _read_object(document: dict[str, object]) -> Content:
     sequence: int | None = None
     rejected: dict[str, int] = {}
     values: dict[str, float | None] = {}
-    for name, value in _fields(document, ""):
+    for name, value in _top_fields(document):
         key = name.lower()
         try:
             if key in TIME_KEYS:
@@ -59,6 +59,14 @@ def _read_object(document: dict[str, object]) -> Content:
         if len(values) > MAX_FIELDS:
             raise PeerError("fields", f"more than {MAX_FIELDS} fields in one payload")
     return Content(values=values, at_ms=at_ms, sequence=sequence, rejected=rejected)
+
+
+def _top_fields(document: dict[str, object]) -> Iterator[tuple[str, object]]:
+    for name, value in document.items():
+        if isinstance(value, (dict, list)):
+            yield from _fields(value, name)
+        else:
+            yield name, value
 
 
 def _fields(value: object, name: str) -> Iterator[tuple[str, object]]:

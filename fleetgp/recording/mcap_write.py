@@ -2,7 +2,7 @@
 
 The records are those of the MCAP specification (https://mcap.dev/spec) and of the ``mcap`` library; the chunks are put
 together here, for three reasons: every chunk repeats the channels it uses, so that it can be read when those before it are
-damaged; a finished chunk is in the file, not in a buffer, when ``write`` returns; and a message costs a fraction of the time.
+damaged; a finished chunk is in the file, not in a buffer, when ``write`` returns; and a message costs half the time.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ from fleetgp.recording.message import Gap, Message
 _Key = tuple[str, int, bool, str, bool]  # topic, QoS, retained, content type, whether its messages have a sender's time
 _GAP_KEY: _Key = (GAP_TOPIC, -1, False, "", True)  # no message has such a QoS
 _LARGEST_TIME = 2**63
+_MESSAGE_OPCODE = int(Opcode.MESSAGE)  # looked up once, not for each message
 
 
 class McapWriter:
@@ -108,11 +109,13 @@ class McapWriter:
         if not self._chunk_index:
             return
         data = b"".join(self._chunk)
+        times = {channel_id: entries[::2] for channel_id, entries in self._chunk_index.items()}
+        first_ns, last_ns = min(map(min, times.values())), max(map(max, times.values()))
         chunk = Chunk(
             compression="zstd",
             data=self._compressor.compress(data),
-            message_start_time=self._chunk_first_ns,
-            message_end_time=self._chunk_last_ns,
+            message_start_time=first_ns,
+            message_end_time=last_ns,
             uncompressed_crc=zlib.crc32(data),
             uncompressed_size=len(data),
         )
@@ -132,14 +135,17 @@ class McapWriter:
                     chunk_start_offset=start,
                     compression="zstd",
                     compressed_size=len(chunk.data),
-                    message_end_time=self._chunk_last_ns,
+                    message_end_time=last_ns,
                     message_index_length=position - start - len(record),
                     message_index_offsets=offsets,
-                    message_start_time=self._chunk_first_ns,
+                    message_start_time=first_ns,
                     uncompressed_size=len(data),
                 )
             )
         )
+        for channel_id, received in times.items():
+            self._counts[channel_id] += len(received)
+        self._first_ns, self._last_ns = min(self._first_ns, first_ns), max(self._last_ns, last_ns)
         self._begin_chunk()
 
     def close(self, **told: str) -> None:
@@ -168,7 +174,6 @@ class McapWriter:
         self._chunk: list[bytes] = []
         self._chunk_size = 0
         self._chunk_index: dict[int, list[int]] = {}  # time and offset in the chunk of each message, by channel
-        self._chunk_first_ns, self._chunk_last_ns = _LARGEST_TIME, 0
 
     def _put(self, known: tuple[int, bytes], log_ns: int, publish_ns: int, data: bytes) -> None:
         channel_id, channel = known
@@ -178,13 +183,10 @@ class McapWriter:
             self._chunk.append(channel)
             self._chunk_size += len(channel)
         index += (log_ns, self._chunk_size)
-        self._sequence = (self._sequence + 1) & 0xFFFFFFFF
-        head = MESSAGE.pack(Opcode.MESSAGE, len(data) + 22, channel_id, self._sequence, log_ns, publish_ns)
-        self._chunk += (head, data)
-        self._chunk_size += len(head) + len(data)
-        self._counts[channel_id] += 1
-        self._chunk_first_ns, self._chunk_last_ns = min(self._chunk_first_ns, log_ns), max(self._chunk_last_ns, log_ns)
-        self._first_ns, self._last_ns = min(self._first_ns, log_ns), max(self._last_ns, log_ns)
+        self._sequence = sequence = (self._sequence + 1) & 0xFFFFFFFF
+        size = len(data)
+        self._chunk += (MESSAGE.pack(_MESSAGE_OPCODE, size + 22, channel_id, sequence, log_ns, publish_ns), data)
+        self._chunk_size += size + MESSAGE.size
 
     def _add_channel(self, key: _Key, payload: bytes) -> tuple[int, bytes]:
         topic, qos, is_retained, content_type, has_time = key

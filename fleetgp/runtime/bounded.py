@@ -25,7 +25,7 @@ class Bounded(Generic[T]):
         self._next_ticket = 0
         self._dropped = 0
         self._refused = 0
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(threading.Lock())
 
     @property
     def depth(self) -> int:
@@ -48,7 +48,7 @@ class Bounded(Generic[T]):
             if is_droppable:
                 if len(self._items) >= self._capacity and not self._drop_oldest():
                     return False
-            elif not self._changed.wait_for(lambda: len(self._items) < self._capacity, timeout_s):
+            elif len(self._items) >= self._capacity and not self._changed.wait_for(self._has_room, timeout_s):
                 self._refused += 1
                 return False
             if is_droppable:
@@ -61,16 +61,26 @@ class Bounded(Generic[T]):
     def take(self, most: int, timeout_s: float) -> list[T]:
         """Wait up to ``timeout_s`` seconds for a first item, then return up to ``most``; [] when none came."""
         with self._changed:
-            self._changed.wait_for(lambda: bool(self._items), timeout_s)
-            taken: list[T] = []
-            while self._items and len(taken) < most:
-                ticket, item = self._items.popitem(last=False)
-                if self._droppable and self._droppable[0] == ticket:
-                    self._droppable.popleft()
-                taken.append(item)
+            if not self._items:
+                self._changed.wait_for(lambda: bool(self._items), timeout_s)
+            if most >= len(self._items):
+                taken = list(self._items.values())
+                self._items.clear()
+                self._droppable.clear()
+            else:
+                taken = [self._take_first() for _ in range(most)]
             if taken:
                 self._changed.notify_all()
             return taken
+
+    def _has_room(self) -> bool:
+        return len(self._items) < self._capacity
+
+    def _take_first(self) -> T:
+        ticket, item = self._items.popitem(last=False)
+        if self._droppable and self._droppable[0] == ticket:
+            self._droppable.popleft()
+        return item
 
     def _drop_oldest(self) -> bool:
         self._dropped += 1

@@ -6,19 +6,23 @@ connection cannot leak into the next, so an acknowledgement can never hit a mess
 paho's own threaded loop is not used, because of three things in its source: a failed connect loses the reason, its
 back-off has no jitter, and an error that is no OSError ends its thread unseen. Instead the session's thread calls
 ``step``. Callbacks only append to ``happened``; the session acts on it between steps, when no lock of paho's is held.
+Messages and their confirmations pass paho by: they are read and written in ``packets``, many with one call to the system.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
+import select
 import socket
 import ssl
 import struct
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
@@ -28,6 +32,8 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from fleetgp.runtime.clock import Clock
 from fleetgp.runtime.link import Incoming, Link, Outgoing, SessionConfig
+from fleetgp.runtime.packets import Confirmed, Framer, Unreadable, puback_packets, publish_packet
+from fleetgp.runtime.pipe import Pipe
 
 CONNECT_TIMEOUT_S = 5.0
 LINGER_S = 0.5  # for the broker to read our last words
@@ -56,74 +62,28 @@ class Subscribed:
 
 
 @dataclass(frozen=True)
-class Arrived:
-    """A message came."""
-
-    message: Incoming
-
-
-@dataclass(frozen=True)
-class Unreadable:
-    """A message came whose topic is no text."""
-
-    mid: int
-    qos: int
-
-
-@dataclass(frozen=True)
-class Confirmed:
-    """The broker has our message (QoS 1), or it was written to the socket (QoS 0); code: its verdict in MQTT 5."""
-
-    mid: int
-    code: int = 0
-
-
-@dataclass(frozen=True)
 class Closed:
     """The connection is over; code: reason code of MQTT 5 where the broker gave one, else 0."""
 
     code: int = 0
 
 
-Happening = Accepted | Refused | Subscribed | Arrived | Unreadable | Confirmed | Closed
+Happening = Accepted | Refused | Subscribed | Incoming | Unreadable | Confirmed | Closed
 
 
 class _Listener:
     """paho's callbacks. Apart from the connection, so that the two form no circle and sockets close at once."""
 
-    def __init__(self, generation: int, clock: Clock) -> None:
+    def __init__(self) -> None:
         self.happened: deque[Happening] = deque()
         self.is_parting = False
         self.lingering: socket.socket | None = None
-        self._generation = generation
-        self._clock = clock
 
     def on_connect(self, _client: Any, _data: Any, flags: paho.ConnectFlags, reason: ReasonCode, _props: Any) -> None:
         self.happened.append(Refused(reason.value) if reason.is_failure else Accepted(flags.session_present))
 
     def on_subscribe(self, _client: Any, _data: Any, _mid: int, reasons: list[ReasonCode], _props: Any) -> None:
         self.happened.append(Subscribed(tuple(i for i, reason in enumerate(reasons) if reason.is_failure)))
-
-    def on_message(self, _client: Any, _data: Any, message: paho.MQTTMessage) -> None:
-        try:
-            topic = message.topic
-        except UnicodeDecodeError:
-            self.happened.append(Unreadable(message.mid, message.qos))
-            return
-        incoming = Incoming(
-            topic,
-            bytes(message.payload),
-            message.qos,
-            message.retain,
-            message.mid,
-            self._generation,
-            self._clock.now_ns(),
-            _content_type(message.properties),
-        )
-        self.happened.append(Arrived(incoming))
-
-    def on_publish(self, _client: Any, _data: Any, mid: int, reason: ReasonCode, _props: Any) -> None:
-        self.happened.append(Confirmed(mid, reason.value))
 
     def on_disconnect(self, _client: Any, _data: Any, flags: Any, reason: ReasonCode, _props: Any) -> None:
         self.happened.append(Closed(reason.value if flags.is_disconnect_packet_from_server else 0))
@@ -133,7 +93,16 @@ class _Listener:
         the connection, and the broker would lose our last acknowledgements and DISCONNECT itself. So hold it open.
         """
         if self.is_parting:
+            with contextlib.suppress(OSError):
+                sock.finish(LINGER_S)
             self.lingering = socket.socket(fileno=os.dup(sock.fileno()))
+
+
+class _Client(paho.Client):
+    """paho over a ``Pipe`` instead of a bare socket: the one place in which it is not used as its manual says."""
+
+    def _create_socket(self) -> Pipe:
+        return Pipe(cast(socket.socket, super()._create_socket()))
 
 
 class Connection:
@@ -150,11 +119,16 @@ class Connection:
         clock: Clock,
     ) -> None:
         self.generation = generation
-        self._listener = _Listener(generation, clock)
+        self._listener = _Listener()
         self.happened = self._listener.happened
         self._link = link
         self._config = config
+        self._clock = clock
         self._is_v5 = version == "5"
+        self._framer = Framer(generation, is_v5=self._is_v5)
+        self._mids = itertools.cycle(range(1, 65_536))  # far more than are ever in flight
+        self._written: deque[int] = deque()  # QoS 0: confirmed once the socket has them
+        self._pipe: Pipe | None = None
         self._client = self._make_client(tls)
 
     def open(self) -> None:
@@ -170,20 +144,35 @@ class Connection:
             clean_start=not self._config.is_persistent if self._is_v5 else paho.MQTT_CLEAN_START_FIRST_ONLY,
             properties=properties,
         )
+        self._pipe = cast(Pipe, self._client.socket())
 
     def step(self, timeout_s: float) -> bool:
-        """Read and write what is due, waiting up to ``timeout_s``; False when the connection is over."""
+        """Read and write what is due, waiting up to ``timeout_s``; False when the connection is over.
+
+        Nothing is read, and nothing waited for, while ``happened`` still holds something of before.
+        """
+        pipe = self._pipe
+        if pipe is None or self._client.socket() is None:
+            return False
         try:
-            return self._client.loop(timeout_s) == MQTTErrorCode.MQTT_ERR_SUCCESS
+            self._wait(pipe, timeout_s)
+            is_alive = bool(self.happened) or self._read(pipe)
+            if is_alive and self._client.want_write():
+                is_alive = self._client.loop_write() == MQTTErrorCode.MQTT_ERR_SUCCESS
+            if not is_alive or self._client.socket() is None:
+                return False
+            pipe.flush()
+            while self._written and not pipe.has_unsent:
+                self.happened.append(Confirmed(self._written.popleft()))
+            return self._client.loop_misc() == MQTTErrorCode.MQTT_ERR_SUCCESS
         except (OSError, ValueError, LookupError, struct.error):
-            # What paho raises on packets that break the protocol: as good as a lost connection.
+            # What packets raise that break the protocol: as good as a lost connection.
             return False
 
     def drop(self) -> None:
         """Close the socket; without ``disconnect`` before it, the broker will say our will."""
-        sock = self._client.socket()
-        if sock is not None:
-            sock.close()
+        if self._pipe is not None:
+            self._pipe.close()
         if self._listener.lingering is not None:
             _read_to_end(self._listener.lingering)
             self._listener.lingering = None
@@ -192,30 +181,67 @@ class Connection:
         self._client.subscribe(list(subscriptions))
 
     def publish(self, message: Outgoing) -> int | None:
-        """Hand a message to the socket; returns its number for ``Confirmed``, None when there is no connection."""
-        properties = None
-        if message.content_type and self._is_v5:
-            properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
-            properties.ContentType = message.content_type
-        info = self._client.publish(message.topic, message.payload, message.qos, message.is_retained, properties)
-        return info.mid if info.rc == MQTTErrorCode.MQTT_ERR_SUCCESS else None
+        """Hand a message to the socket; returns its number for ``Confirmed``, None when there is no connection.
 
-    def ack(self, mid: int) -> None:
-        self._client.ack(mid, 1)
+        Raises ValueError for a topic that cannot be published on.
+        """
+        if self._pipe is None or self._client.socket() is None:
+            return None
+        mid = next(self._mids)
+        packet = publish_packet(message, mid, is_v5=self._is_v5)
+        if message.qos == 0:
+            self._written.append(mid)
+        self._pipe.say(packet)
+        return mid
+
+    def flush(self) -> None:
+        """Write at once what the socket takes, instead of with the next ``step``."""
+        if self._pipe is not None:
+            with contextlib.suppress(OSError):  # a dead connection: ``step`` will find out
+                self._pipe.flush()
+
+    def ack(self, mids: Iterable[int]) -> None:
+        """Acknowledge messages, in order."""
+        if self._pipe is not None:
+            self._pipe.say(puback_packets(mids))
 
     def disconnect(self) -> None:
         """Ask to part in peace: the broker keeps our will to itself. ``step`` carries it out."""
         self._listener.is_parting = True
         self._client.disconnect()
 
+    def _wait(self, pipe: Pipe, timeout_s: float) -> None:
+        """Until there is something to read or to write."""
+        here, bell = pipe.fileno(), pipe.bell.fileno()
+        is_busy = bool(self.happened) or pipe.has_more
+        writing = [here] if pipe.has_unsent or self._client.want_write() else []
+        heard, _, _ = select.select([here, bell], writing, [], 0.0 if is_busy else timeout_s)
+        if bell in heard:
+            pipe.hush()
+
+    def _read(self, pipe: Pipe) -> bool:
+        """Take in what came; False when the connection is over."""
+        data = pipe.read()
+        if data is None:
+            return True
+        if not data:
+            return self._client.loop_read() == MQTTErrorCode.MQTT_ERR_SUCCESS
+        for packet in self._framer.feed(data, self._clock.now_ns()):
+            if not isinstance(packet, bytes):
+                self.happened.append(packet)
+                continue
+            pipe.give(packet)
+            if self._client.loop_read() != MQTTErrorCode.MQTT_ERR_SUCCESS:
+                return False
+        return True
+
     def _make_client(self, tls: ssl.SSLContext | None) -> paho.Client:
-        client = paho.Client(
+        client = _Client(
             CallbackAPIVersion.VERSION2,
             client_id=self._config.client_id,
             clean_session=None if self._is_v5 else not self._config.is_persistent,
             protocol=MQTTProtocolVersion.MQTTv5 if self._is_v5 else MQTTProtocolVersion.MQTTv311,
             reconnect_on_failure=False,
-            manual_ack=True,
         )
         client.connect_timeout = CONNECT_TIMEOUT_S
         if self._link.username:
@@ -227,12 +253,10 @@ class Connection:
             client.will_set(will.topic, will.payload, will.qos, will.is_retained)
         client.on_connect = self._listener.on_connect
         client.on_subscribe = self._listener.on_subscribe
-        client.on_message = self._listener.on_message
-        client.on_publish = self._listener.on_publish
         client.on_disconnect = self._listener.on_disconnect
         client.on_socket_close = self._listener.on_socket_close
         # With this callback set, paho leaves all writing to ``step`` and other threads only queue and wake it.
-        client.on_socket_register_write = _leave_writing_to_step
+        client.on_socket_register_write = _wake_step
         return client
 
 
@@ -249,10 +273,5 @@ def _read_to_end(sock: socket.socket) -> None:
             return
 
 
-def _content_type(properties: Properties | None) -> str:
-    """What MQTT 5 says of a payload's form; "" where it says nothing."""
-    return str(getattr(properties, "ContentType", "")) if properties is not None else ""
-
-
-def _leave_writing_to_step(_client: Any, _data: Any, _sock: Any) -> None:
-    return
+def _wake_step(_client: Any, _data: Any, sock: Any) -> None:
+    sock.ring()

@@ -69,11 +69,15 @@ class Delivery:
         return len(self._pending) < MAX_PENDING and self._hand_over(message, None)
 
     def hand_over(self, messages: Sequence[Outgoing]) -> int:
-        """Hand over messages outside the outbox, in order, as many as can be taken now; QoS 1 ones that the connection ends
-        before they are confirmed wait for ``take_back``."""
+        """Hand over messages outside the outbox, in order, as many as can be taken now.
+
+        Those that are not confirmed when the connection ends wait for ``take_back``; until then no others are taken.
+        """
+        if self._returned:
+            return 0
         taken = 0
-        for message in messages[: max(0, MAX_PENDING - self.unconfirmed)]:
-            if not self._hand_over(message, message if message.qos else None):
+        for message in messages[: MAX_PENDING - len(self._pending)]:
+            if not self._hand_over(message, message):
                 break
             taken += 1
         return taken

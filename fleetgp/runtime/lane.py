@@ -21,18 +21,24 @@ class Lane:
         self._is_ready = is_ready
 
     @property
+    def is_open(self) -> bool:
+        """Whether there is a connection that is ready."""
+        return self._is_ready()
+
+    @property
     def unconfirmed(self) -> int:
         """Messages that were taken and may not have arrived yet."""
         with self._changed:
             return self._delivery.unconfirmed
 
     def hand_over(self, messages: Sequence[Outgoing]) -> int:
-        """Send as many of these as there is room for, in order; how many were taken, 0 without a connection."""
+        """Send as many of these as there is room for, in order; how many were taken: 0 without a connection, and while others
+        wait to be taken back."""
         with self._changed:
             return self._delivery.hand_over(messages) if self._is_ready() else 0
 
     def take_back(self) -> list[Outgoing]:
-        """QoS 1 messages that the broker had not confirmed when the connection ended, in order. They may have arrived."""
+        """What was not confirmed when the connection ended, in order. It may have arrived."""
         with self._changed:
             return self._delivery.take_back()
 

@@ -9,6 +9,8 @@ import ssl
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
+import msgspec
+
 from fleetgp.errors import ConfigError
 from fleetgp.schema import check_id
 
@@ -30,8 +32,7 @@ class Link:
     key_file: str = ""
 
 
-@dataclass(frozen=True)
-class Incoming:
+class Incoming(msgspec.Struct, frozen=True, gc=False):
     """A message from the broker. generation: the connection it came on; mid: its number there, for ``Session.ack``.
 
     received_ns: UTC epoch ns. content_type: of MQTT 5, "" where none was sent.

@@ -18,14 +18,11 @@ from fleetgp.errors import ServiceError, StorageError
 from fleetgp.runtime.clock import Clock
 from fleetgp.runtime.connection import (
     Accepted,
-    Arrived,
     Closed,
-    Confirmed,
     Connection,
     Happening,
     Refused,
     Subscribed,
-    Unreadable,
 )
 from fleetgp.runtime.delivery import Delivery
 from fleetgp.runtime.intake import Intake
@@ -46,6 +43,7 @@ from fleetgp.runtime.link import (
 )
 from fleetgp.runtime.logs import Log
 from fleetgp.runtime.outbox import Outbox
+from fleetgp.runtime.packets import Confirmed, Unreadable
 from fleetgp.runtime.symptoms import SHORT_LIFE_S, Complaints, Echo, Rival
 
 __all__ = ["Incoming", "Link", "Outgoing", "Session", "SessionConfig", "parse_url"]
@@ -139,13 +137,16 @@ class Session:
 
     def ack(self, message: Incoming) -> None:
         """Tell the broker that a QoS 1 message is safe. One of an earlier connection is left: it will come again."""
-        if message.qos == 0:
-            return
+        self.ack_all((message,))
+
+    def ack_all(self, messages: Sequence[Incoming]) -> None:
+        """The same for many, in their order, at once."""
         with self._changed:
-            if self._connection is not None and self._connection.generation == message.generation:
-                self._connection.ack(message.mid)
-            else:
-                self._counts["acks_stale"] += 1
+            present = self._connection.generation if self._connection else 0
+            mids = [message.mid for message in messages if message.qos and message.generation == present]
+            self._counts["acks_stale"] += sum(message.qos > 0 for message in messages) - len(mids)
+            if mids and self._connection is not None:
+                self._connection.ack(mids)
 
     def publish(self, message: Outgoing) -> bool:
         """Send now, or not at all: False when not connected or when the broker has stalled (counted)."""
@@ -250,7 +251,8 @@ class Session:
                 self._act(connection)
                 if self._is_overdue(ready_by_s):
                     break
-            self._act(connection)
+            while connection.happened:
+                self._act(connection)
         finally:
             connection.drop()
             self._leave()
@@ -271,22 +273,24 @@ class Session:
         return False
 
     def _act(self, connection: Connection) -> None:
-        """Do what follows from what happened during a step."""
-        room_by_s = self._clock.monotonic_s() + self._config.inbox_wait_s
-        is_confirmed = False
-        while connection.happened:
+        """Do what follows from what happened during a step; not much longer than a step, for then pings are due too."""
+        now_s = self._clock.monotonic_s()
+        room_by_s, until_s = now_s + self._config.inbox_wait_s, now_s + STEP_S
+        confirmed: list[int] = []
+        while connection.happened and now_s < until_s:
             match connection.happened.popleft():
-                case Arrived(message):
-                    self._take_in(message, room_by_s)
+                case Incoming() as message:
+                    self._take_in(message, max(0.0, room_by_s - now_s))
+                    now_s = self._clock.monotonic_s()
                 case Confirmed(mid, code):
-                    is_confirmed = True
+                    confirmed.append(mid)
                     self._counts["refused_by_broker"] += code >= FAILURES
-                    with self._changed:
-                        self._delivery.confirm(mid)
                 case happening:
                     self._change_state(connection, happening)
-        if is_confirmed:
+        if confirmed:
             with self._changed:
+                for mid in confirmed:
+                    self._delivery.confirm(mid)
                 self._delivery.pump()
                 self._changed.notify_all()
 
@@ -319,9 +323,7 @@ class Session:
             case Unreadable(mid, qos):
                 self._counts["unreadable"] += 1
                 if qos:
-                    connection.ack(mid)
-            case _:
-                return
+                    connection.ack((mid,))
 
     def _become_ready(self, connection: Connection) -> None:
         births = self._birth()
@@ -329,6 +331,7 @@ class Session:
             self._delivery.begin(connection)
             for message in births:
                 self._delivery.publish(message)
+            connection.flush()  # who waits for us to be connected finds the birth said
             self._is_ready = True
             self._ready_since_s = self._clock.monotonic_s()
             self._delivery.pump()
@@ -360,20 +363,18 @@ class Session:
         else:
             self._log.warning("disconnected", broker=f"{self._link.host}:{self._link.port}", after_s=round(lived_s, 1))
 
-    def _take_in(self, message: Incoming, room_by_s: float) -> None:
+    def _take_in(self, message: Incoming, wait_s: float) -> None:
         if self._part_by_s is not None:
             self._counts["parting_dropped"] += message.qos == 0
             return  # not acknowledged, so what is QoS 1 comes again
         if not message.is_retained:
             self._echo.heard()
-        match self._intake.offer(message, max(0.0, room_by_s - self._clock.monotonic_s())):
+        match self._intake.offer(message, wait_s):
             case "finished":
                 self.ack(message)
             case "refused":
                 self._complaints.say("messages come faster than they are worked off; the broker has to keep them")
                 self._part()
-            case "kept":
-                return
 
     # -- small parts --------------------------------------------------------------------------------------------------
 

@@ -94,7 +94,7 @@ class Program:
     """A running program. Made by ``Program(settings, plan)``, begun by ``start``, left by ``close``; one a process.
 
     counts: what was left out, by reason; shown in health and metrics. is_stopping: a signal or a command asked for the end.
-    health_note: what is wrong just now, in plain words. Signals that end a program are caught from the beginning on, so
+    health_note: what is wrong just now, in plain words; warning: what will be, where nothing is. Signals that end a program are caught from the beginning on, so
     that one that comes while it is still reading its memory ends it in order as well.
     Raises ConfigError, ServiceError or StorageError in plain words where it cannot begin.
     """
@@ -113,6 +113,7 @@ class Program:
         self.started_ms = self.clock.now_ms()
         self.status = self._first_status()
         self.health_note = ""
+        self.warning = ""
         self._stopping = stopping or threading.Event()
         stop_on_signals(self._stopping)
         self._is_said = False
@@ -213,7 +214,7 @@ class Program:
             instance=self.instance,
             figures=dict(self._figures),
             dropped={name: n for name, n in (dict(self.counts) | counters).items() if n},
-            note=self.health_note,
+            note=self.health_note or self.warning,
         )
         if self.session.is_connected:
             self.session.publish(Outgoing(self.topic("health"), codec.encode(health)))
@@ -329,4 +330,4 @@ class Program:
         return MetricsPage(registry, self.settings.text("metrics.host"), port, trouble=self._trouble)
 
     def _trouble(self) -> str:
-        return self.health_note if self.session.is_connected else "not connected to the broker"
+        return self.health_note or self.warning if self.session.is_connected else "not connected to the broker"

@@ -21,7 +21,17 @@ from fleetgp.runtime.settings_table import SETTINGS, Setting, Value
 from fleetgp.schema import Schema, check_id
 from fleetgp.wanted import Wanted
 
-__all__ = ["CONFIG_VARIABLE", "SETTINGS", "Setting", "Settings", "load", "markdown", "mqtt_password"]
+__all__ = [
+    "CONFIG_VARIABLE",
+    "SETTINGS",
+    "Setting",
+    "Settings",
+    "load",
+    "markdown",
+    "mqtt_password",
+    "secret",
+    "variable_of",
+]
 
 PREFIX = "FLEETGP_"
 CONFIG_VARIABLE = "FLEETGP_CONFIG"
@@ -73,6 +83,22 @@ class Settings:
     def source(self, name: str) -> str:
         """Where the value came from: ``default``, a file with its line, an environment variable or a flag."""
         return self.sources[name]
+
+    def told(self, names: Iterable[str]) -> dict[str, str | float]:
+        """Text and numbers of these names, for others to read. A secret, or a flag, is our own bug: TypeError."""
+        told: dict[str, str | float] = {}
+        for name in names:
+            value = self.values[name]
+            if isinstance(value, bool) or _BY_NAME[name].is_secret:
+                raise TypeError(f"setting {name} is not for others to read")
+            told[name] = value
+        return told
+
+    def with_told(self, told: Mapping[str, str | float], source: str) -> Settings:
+        """The same settings but for what another program told of its own; names that are not known here are left out."""
+        known = {name: value for name, value in told.items() if name in _BY_NAME}
+        whole = {name for name in known if isinstance(_BY_NAME[name].default, int)}
+        return self.with_values({name: int(value) if name in whole else value for name, value in known.items()}, source)
 
     def wanted(self) -> Wanted:
         """What the owner said of the streams. Raises ConfigError where the file named no channels."""
@@ -155,30 +181,38 @@ def parse(setting: Setting, text: str, source: str) -> Value:
     return _checked(setting, value, source)
 
 
+def variable_of(name: str) -> str:
+    """The environment variable of a setting."""
+    return _BY_NAME[name].variable
+
+
 def mqtt_password(settings: Settings) -> str:
-    """The broker's password: ``mqtt.password``, or the first line of ``mqtt.password_file``; "" where neither is set.
+    """The broker's password, see ``secret``."""
+    return secret(settings, "mqtt.password")
+
+
+def secret(settings: Settings, name: str) -> str:
+    """A secret: the setting ``NAME``, or the first line of the file that ``NAME_file`` names; "" where neither is set.
 
     Raises ConfigError when both are set, or the file cannot be read or holds nothing.
     """
-    password, path, source = (
-        settings.text("mqtt.password"),
-        settings.text("mqtt.password_file"),
-        settings.source("mqtt.password_file"),
-    )
+    key = f"{name}_file"
+    value, path, source = settings.text(name), settings.text(key), settings.source(key)
+    what = name.rpartition(".")[2]
     if not path:
-        return password
-    if password:
-        raise ConfigError("mqtt.password_file", "mqtt.password is set too; keep one of the two", source)
+        return value
+    if value:
+        raise ConfigError(key, f"{name} is set too; keep one of the two", source)
     try:
         with Path(path).expanduser().open("rb") as file:
             line = file.read(MAX_PASSWORD_BYTES).split(b"\n")[0].rstrip(b"\r").decode()
     except OSError as err:
-        problem = f"cannot read {path}: {err.strerror or err}; put the password on its first line"
-        raise ConfigError("mqtt.password_file", problem, source) from err
+        problem = f"cannot read {path}: {err.strerror or err}; put the {what} on its first line"
+        raise ConfigError(key, problem, source) from err
     except UnicodeDecodeError as err:
-        raise ConfigError("mqtt.password_file", f"{path} is not UTF-8 text", source) from err
+        raise ConfigError(key, f"{path} is not UTF-8 text", source) from err
     if not line:
-        raise ConfigError("mqtt.password_file", f"the first line of {path} is empty; it must be the password", source)
+        raise ConfigError(key, f"the first line of {path} is empty; it must be the {what}", source)
     return line
 
 

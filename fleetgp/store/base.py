@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from fleetgp.arrays import Array
 from fleetgp.wire.messages import AnomalyEvent, Health, RoundNotice, Status
@@ -105,6 +105,23 @@ class Writer(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class Forwarding(Protocol):
+    """What a writer also offers that keeps a batch on this machine first and sends it on to a server."""
+
+    def figures(self) -> Mapping[str, float]:
+        """How much waits, and how much was sent."""
+        ...
+
+    def losses(self) -> Mapping[str, int]:
+        """What never came to the server, by reason."""
+        ...
+
+    def note(self) -> str:
+        """What is wrong with the way to the server, in plain words; "" where nothing is."""
+        ...
 
 
 class Reader(Protocol):

@@ -23,8 +23,8 @@ MAX_ROUNDS = 100_000
 MAX_PROGRAMS = 20_000
 _MAX_ROUND = 2**63 - 1
 
-_EVENT_RANK = {"opened": 0, "updated": 1, "closed": 2}
-_ROUND_RANK = {"opened": 0, "closed": 1}
+EVENT_RANK = {"opened": 0, "updated": 1, "closed": 2}
+ROUND_RANK = {"opened": 0, "closed": 1}
 
 # The body as last word, so that two reports of one state and time are decided alike in whatever order they come.
 _PUT_EVENT = """
@@ -53,8 +53,8 @@ def write_documents(connection: sqlite3.Connection, batch: Batch) -> Counter[str
 
     put(_PUT_STATUS, batch.statuses, lambda m: (m.name, m.role, m.at_ms))
     put(_PUT_HEALTH, batch.healths, lambda m: (m.name, m.role, m.at_ms))
-    put(_PUT_EVENT, batch.events, lambda m: (m.agent, m.event_id, _EVENT_RANK[m.state], m.at_ms, m.start_ms))
-    put(_PUT_ROUND, batch.rounds, lambda m: (m.round, _ROUND_RANK[m.state], m.at_ms))
+    put(_PUT_EVENT, batch.events, lambda m: (m.agent, m.event_id, EVENT_RANK[m.state], m.at_ms, m.start_ms))
+    put(_PUT_ROUND, batch.rounds, lambda m: (m.round, ROUND_RANK[m.state], m.at_ms))
     return refused
 
 

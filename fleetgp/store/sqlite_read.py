@@ -83,7 +83,7 @@ class SqliteReader:
         """Size (file and write-ahead log) and content."""
         with self._view() as connection:
             counts = connection.execute(
-                "SELECT count(*), coalesce(sum(rows), 0), min(first_ms), max(last_ms) FROM series"
+                "SELECT count(*), coalesce(sum(rows), 0), min(first_ms), max(last_ms) FROM series WHERE kind != 'removed'"
             ).fetchone()
         files = (self._path, Path(f"{self._path}-wal"))
         return StoreInfo(str(self._path), sum(_size(file) for file in files) / 1e6, *counts)

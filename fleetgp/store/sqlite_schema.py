@@ -1,11 +1,16 @@
 """Tables of the SQLite store, and connections to it.
 
     series    one row a series: id, kind, name, range of its times, count of its raw rows, and floor_ms: raw rows before
-              it have been dropped for their age (NULL: none yet); always a whole minute. capacity: columns its table has
+              it have been dropped for their age (NULL: none yet); always a whole minute. capacity: columns its table has.
+              rollup_floor_ms: the same of rollups of a minute; always a whole hour and never after floor_ms. hours_from:
+              hours before it are not in ``hourly`` yet (NULL: all are), in stores that were made before it was there
     columns   name of each column of a series by position
     s<id>     raw rows of one series, at_ms and ordinal first, then received_ms and one REAL column c<position> a channel
     dirty     minutes of a series whose raw rows changed since they were rolled up; written with the rows
     rollup    n, sum, min, max of one column of a series in one minute (minute = at_ms divided by 60,000, rounded down)
+    hourly    the same of one hour (at_ms divided by 3,600,000, rounded down), made of rollups
+    dirty_hours     hours of a series whose rollups of a minute changed since; written with these. An hour counts as long
+              as neither it nor one of its minutes is dirty
     events, rounds, statuses, healths     documents as JSON, with the columns they are found by
 
 ordinal is the sender's sequence where it sends one, else -1, -2, ... for rows of one instant that contradict each other.
@@ -22,15 +27,17 @@ from fleetgp.errors import StorageError
 from fleetgp.store.sqlite_errors import plain_words
 
 APPLICATION_ID = 0x464C5447  # "FLTG"
-SCHEMA_VERSION = 1
-MINUTE_MS = 60_000
+SCHEMA_VERSION = 2
+MINUTE_MS, HOUR_MS = 60_000, 3_600_000
+# Rounded down, which SQLite's division of what is before 1970 is not: from the first hour of the year 1 on.
+HOUR_OF_MINUTE = "((minute + 1035593280) / 60 - 17259888)"
 BUSY_S = 5.0
 
 _TABLES = """
 CREATE TABLE series (
     id INTEGER PRIMARY KEY, kind TEXT NOT NULL, name TEXT NOT NULL,
     first_ms INTEGER NOT NULL, last_ms INTEGER NOT NULL, rows INTEGER NOT NULL DEFAULT 0, floor_ms INTEGER,
-    capacity INTEGER NOT NULL,
+    capacity INTEGER NOT NULL, rollup_floor_ms INTEGER, hours_from INTEGER,
     UNIQUE (kind, name)
 );
 CREATE TABLE columns (
@@ -43,6 +50,13 @@ CREATE TABLE rollup (
     series_id INTEGER NOT NULL, position INTEGER NOT NULL, minute INTEGER NOT NULL,
     n INTEGER NOT NULL, sum REAL, min REAL NOT NULL, max REAL NOT NULL, PRIMARY KEY (series_id, position, minute)
 ) WITHOUT ROWID;
+CREATE TABLE hourly (
+    series_id INTEGER NOT NULL, position INTEGER NOT NULL, hour INTEGER NOT NULL,
+    n INTEGER NOT NULL, sum REAL, min REAL NOT NULL, max REAL NOT NULL, PRIMARY KEY (series_id, position, hour)
+) WITHOUT ROWID;
+CREATE TABLE dirty_hours (
+    series_id INTEGER NOT NULL, hour INTEGER NOT NULL, PRIMARY KEY (series_id, hour)
+) WITHOUT ROWID;
 CREATE TABLE events (
     agent TEXT NOT NULL, event_id TEXT NOT NULL, rank INTEGER NOT NULL, at_ms INTEGER NOT NULL,
     start_ms INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (agent, event_id)
@@ -54,6 +68,14 @@ CREATE INDEX rounds_by_time ON rounds (at_ms);
 CREATE TABLE statuses (name TEXT NOT NULL, role TEXT NOT NULL, at_ms INTEGER, body BLOB, PRIMARY KEY (name, role));
 CREATE TABLE healths (name TEXT NOT NULL, role TEXT NOT NULL, at_ms INTEGER, body BLOB, PRIMARY KEY (name, role));
 """
+
+# Instantly, whatever the size: the hours of what is there already are made by upkeep, a bounded step at a time.
+_VERSION_1_TO_2 = (
+    *(part for part in _TABLES.split(";") if "TABLE hourly" in part or "TABLE dirty_hours" in part),
+    "ALTER TABLE series ADD COLUMN rollup_floor_ms INTEGER",
+    "ALTER TABLE series ADD COLUMN hours_from INTEGER",
+    "UPDATE series SET hours_from = last_ms / 3600000 + 1",
+)
 
 
 def table_of(series_id: int) -> str:
@@ -91,6 +113,7 @@ def connect_writer(path: Path, busy_s: float = BUSY_S) -> sqlite3.Connection:
             _tune(connection, path)
             if is_new:
                 _create(connection, path)
+            _migrate(connection)
         except BaseException:
             connection.close()
             raise
@@ -137,7 +160,7 @@ def _connect(path: Path, mode: str, busy_s: float) -> sqlite3.Connection:
 def _is_unwritten(connection: sqlite3.Connection, path: Path) -> bool:
     """True for an empty database, False for a store of ours; raises StorageError for anything else."""
     application = connection.execute("PRAGMA application_id").fetchone()[0]
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    version = version_of(connection)
     if application == APPLICATION_ID:
         if version > SCHEMA_VERSION:
             raise StorageError(
@@ -167,4 +190,21 @@ def _create(connection: sqlite3.Connection, path: Path) -> None:
         for statement in _TABLES.split(";"):
             connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+
+def version_of(connection: sqlite3.Connection) -> int:
+    """Version of a store's form: 0 where nothing was written."""
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return version
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    if version_of(connection) >= SCHEMA_VERSION:
+        return
+    with transaction(connection):
+        if version_of(connection) >= SCHEMA_VERSION:
+            return  # another program was quicker
+        for statement in _VERSION_1_TO_2:
+            connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")

@@ -12,9 +12,11 @@ from fleetgp.store.base import Batch, WriteReport
 from fleetgp.store.sqlite_catalog import Catalog
 from fleetgp.store.sqlite_documents import trim_documents, write_documents
 from fleetgp.store.sqlite_errors import plain_words
+from fleetgp.store.sqlite_retention import Retention
+from fleetgp.store.sqlite_rollup import roll_up
 from fleetgp.store.sqlite_rows import write_rows
 from fleetgp.store.sqlite_schema import transaction
-from fleetgp.store.sqlite_upkeep import SERIES_A_STEP, Retention, drop_old, roll_up
+from fleetgp.store.sqlite_upkeep import SERIES_A_STEP, drop_old, drop_old_documents
 
 
 class SqliteWriter:
@@ -45,15 +47,16 @@ class SqliteWriter:
         return replace(report, refused=dict(Counter(report.refused) + refused)) if refused else report
 
     def maintain(self, now_ms: int) -> None:
-        """One bounded step of upkeep: rollups, then retention of some series, then bounds of documents."""
+        """One bounded step of upkeep: rollups, then retention of some series, then age and bounds of documents."""
         with self._lock, plain_words(self._path, "tidy"):
             roll_up(self._connection, now_ms)
             catalog, self._catalog = self._catalog, None
-            floors = drop_old(self._connection, self._retention, now_ms, self._next_series())
+            floors = self._drop_old(now_ms)
             if catalog is not None:
                 catalog.set_floors(floors)
             self._catalog = catalog
             with transaction(self._connection):
+                drop_old_documents(self._connection, self._retention, now_ms)
                 trim_documents(self._connection)
 
     def close(self) -> None:
@@ -61,12 +64,15 @@ class SqliteWriter:
         with self._lock, plain_words(self._path, "close"):
             self._connection.close()
 
-    def _next_series(self) -> list[int]:
+    def _drop_old(self, now_ms: int) -> dict[int, int]:
         found = self._connection.execute(
             "SELECT id FROM series WHERE id > ? ORDER BY id LIMIT ?", (self._last_series, SERIES_A_STEP)
         ).fetchall()
-        self._last_series = found[-1][0] if len(found) == SERIES_A_STEP else 0
-        return [series_id for (series_id,) in found]
+        ids = [series_id for (series_id,) in found]
+        floors, count = drop_old(self._connection, self._retention, now_ms, ids)
+        # where the budget ended the next call goes on, so that no series waits for ever for those before it
+        self._last_series = ids[count - 1] if count and (count < len(ids) or count == SERIES_A_STEP) else 0
+        return floors
 
     def _current_catalog(self) -> Catalog:
         # data_version changes when another connection has committed, never by ourselves

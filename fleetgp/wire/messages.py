@@ -38,6 +38,7 @@ class Status(Message, frozen=True, kw_only=True, tag="status"):
 
     instance: new at every start, tells two programs under one name apart. started_ms: when that instance started.
     state: starting, choosing (its settings, from the first readings), learning (own basis), federated (on the fleet's basis), stopped.
+    settings: those that what it publishes follows from, by name, so that a recording of it can be run again.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Status(Message, frozen=True, kw_only=True, tag="status"):
     round: int = 0
     schema: Schema | None = None
     note: str = ""
+    settings: dict[str, str | float] = {}
 
 
 class ChannelPrediction(msgspec.Struct, frozen=True, kw_only=True):

@@ -316,7 +316,7 @@ def test_names_are_what_tells_files_apart() -> None:
 
 
 def test_names_of_equal_and_odd_files_are_still_names() -> None:
-    assert names([Path("a/pump.csv"), Path("b/pump.csv"), Path("c/pump.csv.gz")]) == ["pump", "pump-2", "pump-3"]
+    assert names([Path("a/pump.csv"), Path("b/pump.csv"), Path("c/pump.csv.gz")]) == ["a-pump", "b-pump", "c-pump"]
     assert names([Path("Büro 1.csv"), Path(".csv"), Path("x" * 200 + ".csv")])[:2] == ["B-ro-1", "agent"]
     assert names([]) == []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -9,14 +10,20 @@ import pytest
 
 from fleetgp.errors import RecordingError
 from fleetgp.recording import csv
-from fleetgp.recording.discover import Discovered, discover, find_time
+from fleetgp.recording import discover as discovering
+from fleetgp.recording.discover import Discovered
 from fleetgp.recording.spec import RecordingSpec, TimeSpec
+from fleetgp.recording.streams import streams
 from fleetgp.schema import Channel
 from fleetgp.wanted import Wanted
 
 START = datetime(2026, 1, 28, 22, 30)
 TIMES = [START + timedelta(hours=k) for k in range(60)]
 START_MS = 1_769_639_400_000
+
+
+def discover(paths: Sequence[Path], time: TimeSpec | None = None) -> Discovered:
+    return discovering.discover(streams(paths), time)
 
 
 def table(folder: Path, columns: dict[str, list[str]], name: str = "pump.csv") -> Path:
@@ -135,4 +142,4 @@ def test_the_owner_may_say_the_zone_or_the_form_and_leave_the_column_open(tmp_pa
     path = table(tmp_path, {"date": [f"{t:%d/%m/%Y %H:%M}" for t in TIMES], **VALUES})
     said = TimeSpec(zone="Europe/Berlin", format="%d/%m/%Y %H:%M")
     assert discover([path], said).time == TimeSpec(columns=("date",), zone=said.zone, format=said.format)
-    assert find_time([path], said)[0].columns == ("date",)
+    assert discovering.find_time(streams([path]), said)[0].columns == ("date",)

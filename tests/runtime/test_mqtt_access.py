@@ -139,6 +139,28 @@ def test_certificates_of_both_sides_are_enough(
     assert session.counters()["connects"] == 1
 
 
+def test_a_burst_arrives_whole_and_in_order_over_tls(
+    certificates: Certificates, encrypted: int, desk: Any, collect: Callable[..., list[Incoming]]
+) -> None:
+    """Many messages in one record of TLS: those that were decrypted with the first are not left to the next arrival."""
+    link = Link(
+        "127.0.0.1",
+        encrypted,
+        True,
+        "",
+        "",
+        str(certificates.ca),
+        str(certificates.client),
+        str(certificates.client_key),
+    )
+    session = desk.connected(link, "secure", subscriptions=(("t/#", 1),))
+    sent = [b"%d " % number * (number % 40) for number in range(800)]
+    for payload in sent:
+        assert session.publish(Outgoing("t/a", payload, 1))
+    assert [message.payload for message in collect(session, len(sent))] == sent
+    assert session.counters()["connects"] == 1
+
+
 def test_an_unknown_authority_is_said_with_the_setting(encrypted: int, desk: Any, eventually: Eventually) -> None:
     session = desk.session(Link("127.0.0.1", encrypted, is_tls=True), "stranger")
     eventually(lambda: "is not trusted" in desk.said)

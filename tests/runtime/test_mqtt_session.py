@@ -61,12 +61,19 @@ def test_presence_is_retained_and_the_will_speaks_for_a_killed_program(
         "threading.Event().wait()\n"
     )
     with subprocess.Popen([sys.executable, "-c", program, broker.url], stdout=subprocess.PIPE, text=True) as victim:
-        assert victim.stdout is not None
-        assert victim.stdout.readline() == "ready\n"
-        late_reader = desk.connected(broker.url, "reader", subscriptions=ALL)
-        assert [(message.payload, message.is_retained) for message in collect(late_reader, 1)] == [(b"online", True)]
-        os.kill(victim.pid, signal.SIGKILL)
-        assert [(message.payload, message.is_retained) for message in collect(late_reader, 1)] == [(b"offline", False)]
+        try:
+            assert victim.stdout is not None
+            assert victim.stdout.readline() == "ready\n"
+            late_reader = desk.connected(broker.url, "reader", subscriptions=ALL)
+            assert [(message.payload, message.is_retained) for message in collect(late_reader, 1)] == [
+                (b"online", True)
+            ]
+            os.kill(victim.pid, signal.SIGKILL)
+            assert [(message.payload, message.is_retained) for message in collect(late_reader, 1)] == [
+                (b"offline", False)
+            ]
+        finally:
+            victim.kill()  # where an assertion failed before: leaving the block waits for its end
 
 
 def test_a_farewell_is_said_and_the_will_is_not(broker: EmbeddedBroker, desk: Any, collect: Collect) -> None:
@@ -215,3 +222,37 @@ def test_the_heartbeat_of_the_session_itself_stays_out_of_the_inbox(
     session.publish(Outgoing("t/a", b"end"))
     assert texts(collect(session, 1)) == ["end"]
     assert collect(session, 1, timeout_s=0.2) == []
+
+
+def test_many_are_acknowledged_at_once_and_no_other(broker: EmbeddedBroker, desk: Any, collect: Collect) -> None:
+    first = desk.connected(broker.url, "keeper", subscriptions=ALL, is_persistent=True)
+    writer = desk.connected(broker.url, "writer")
+    for number in range(300):
+        assert writer.publish(Outgoing("t/a", b"%d" % number, number % 2))
+    got: list[Incoming] = []
+    while len(got) < 300:
+        more = first.receive(300, 10.0)
+        assert more, f"only {len(got)} of 300 came"
+        got += more
+    kept = [message for message in got if message.payload in (b"297", b"299")]
+    first.ack_all([message for message in got if message not in kept])
+    first.stop()
+    again = desk.connected(broker.url, "keeper", subscriptions=ALL, is_persistent=True)
+    assert sorted(texts(collect(again, 2))) == ["297", "299"]
+    assert collect(again, 1, timeout_s=0.3) == []
+
+
+def test_a_slow_owner_of_a_full_inbox_keeps_its_connection(broker: EmbeddedBroker, desk: Any, collect: Collect) -> None:
+    """Hundreds of messages come in one piece; each may wait for its room, and pings go out meanwhile."""
+    slow = desk.connected(
+        broker.url, "slow", subscriptions=ALL, is_persistent=True, inbox_capacity=2, inbox_wait_s=0.4, keepalive_s=1
+    )
+    writer = desk.connected(broker.url, "writer")
+    for number in range(60):
+        assert writer.publish(Outgoing("t/a", b"%d" % number, 1))
+    pause, got = threading.Event(), list[str]()
+    for _ in range(60):
+        pause.wait(0.02)
+        got += texts(collect(slow, 1))
+    assert got == [str(number) for number in range(60)]
+    assert slow.counters()["connects"] == 1

@@ -39,7 +39,7 @@ def test_without_a_spec_a_backtest_says_what_it_chose_and_runs(
     assert cli.backtest([*map(str, files), "--json", str(target)]) == 0
     said = capsys.readouterr().out
     report = json.loads(target.read_text())
-    assert said.startswith("chosen from the first 400 rows of each of 2 files:\n")
+    assert said.startswith("chosen from the first 400 rows of each of 2 devices:\n")
     assert said.index("interval 1s: the readings come every 1 s") < said.index("persistence")  # before it runs
     assert list(report["channels"]) == ["temperature", "pressure", "vibration", "current"]
     assert report["frames"] == 240

@@ -18,8 +18,8 @@ from fleetgp.errors import StorageError
 from fleetgp.store.base import Batch, Reader, Row
 from fleetgp.store.sqlite import open_reader, open_writer
 from fleetgp.store.sqlite_read import SqliteReader
+from fleetgp.store.sqlite_retention import same_for_all
 from fleetgp.store.sqlite_schema import connect_reader, connect_writer
-from fleetgp.store.sqlite_upkeep import Retention
 from fleetgp.store.sqlite_write import SqliteWriter
 from fleetgp.wire.messages import Health
 
@@ -135,7 +135,7 @@ def test_a_reader_beside_a_writing_process_sees_whole_batches_only(tmp_path: Pat
 
 def held_writer(path: Path, busy_s: float = 5.0) -> tuple[SqliteWriter, sqlite3.Connection, Reader]:
     connection = connect_writer(path, busy_s)
-    return SqliteWriter(connection, path, Retention(90, 1825)), connection, open_reader(path)
+    return SqliteWriter(connection, path, same_for_all(90, 1825)), connection, open_reader(path)
 
 
 def assert_holds_exactly(reader: Reader, upto: int, healths: int) -> None:

@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetgp.store import sqlite_upkeep
+from fleetgp.store import sqlite_rollup, sqlite_upkeep
 from fleetgp.store.base import Batch, Row
 from fleetgp.store.sqlite import open_reader, open_writer
+from fleetgp.store.sqlite_schema import connect_writer
 
 T0 = 1_700_000_040_000  # a whole minute
-MINUTE, DAY = 60_000, 86_400_000
+MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 ALL = (-(2**62), 2**62)
 
 Quad = tuple[int, float, float, float]
@@ -97,8 +98,8 @@ def test_a_minute_still_open_on_the_clock_waits(tmp_path: Path) -> None:
 
 
 def test_one_call_is_bounded_and_many_catch_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_upkeep, "STEPS", 2)
-    monkeypatch.setattr(sqlite_upkeep, "MINUTES_A_STEP", 5)
+    monkeypatch.setattr(sqlite_rollup, "STEPS", 2)
+    monkeypatch.setattr(sqlite_rollup, "MINUTES_A_STEP", 5)
     path = tmp_path / "h.sqlite"
     rows = [row(T0 + MINUTE * i, float(i), i) for i in range(32)]
     writer = open_writer(path, raw_days=90, rollup_days=1825)
@@ -123,7 +124,7 @@ def test_raw_rows_go_after_their_days_and_leave_rollups(tmp_path: Path) -> None:
     kept = [r for r in rows if r.at_ms >= (newest - 2 * DAY) // MINUTE * MINUTE]
     assert reader.sequences("pump") == [r.sequence for r in kept]
     window = reader.window("reading", "pump", ["a"], *ALL, max_points=1000)
-    rolled = [r for r in rows if r.at_ms >= (newest - 6 * DAY) // MINUTE * MINUTE]
+    rolled = [r for r in rows if r.at_ms >= (newest - 6 * DAY) // HOUR * HOUR]
     assert window.step_ms >= MINUTE
     assert len(window.at_ms) == len({r.at_ms // MINUTE for r in rolled})
     by_minute = {
@@ -133,7 +134,7 @@ def test_raw_rows_go_after_their_days_and_leave_rollups(tmp_path: Path) -> None:
     np.testing.assert_allclose(window.mean["a"], expected, rtol=1e-12)
     (info,) = reader.series("reading")
     assert info.rows == len(kept) == reader.info().rows
-    assert rolled[0].at_ms // MINUTE * MINUTE == info.first_ms
+    assert rolled[0].at_ms // HOUR * HOUR == info.first_ms
     assert info.last_ms == newest
     check_span_below_the_floor(path, rolled)
 
@@ -147,7 +148,8 @@ def check_span_below_the_floor(path: Path, rolled: list[Row]) -> None:
 
 
 def test_retention_takes_bounded_bites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_upkeep, "ROWS_A_STEP", 10)
+    monkeypatch.setattr(sqlite_upkeep, "ROWS_A_STEP", 5)
+    monkeypatch.setattr(sqlite_upkeep, "ROWS_A_CALL", 10)
     path = tmp_path / "h.sqlite"
     writer = open_writer(path, raw_days=1, rollup_days=2)
     writer.write(Batch(rows=[row(T0 + 1000 * i, 1.0, i) for i in range(35)] + [row(T0 + 3 * DAY, 1.0, 99)]))
@@ -156,6 +158,30 @@ def test_retention_takes_bounded_bites(tmp_path: Path, monkeypatch: pytest.Monke
         writer.maintain(T0 + 3 * DAY)
         counts.append(open_reader(path).info().rows)
     assert counts == [26, 16, 6, 1, 1]
+
+
+def test_where_one_call_of_retention_ends_the_next_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A series that always has rows to drop does not keep the others from theirs."""
+    monkeypatch.setattr(sqlite_upkeep, "ROWS_A_STEP", 5)
+    monkeypatch.setattr(sqlite_upkeep, "ROWS_A_CALL", 10)
+    path = tmp_path / "h.sqlite"
+    writer = open_writer(path, raw_days=1, rollup_days=2)
+    for name, count in (("a", 1000), ("b", 8), ("c", 8)):
+        old = [row(T0 + 1000 * i, 1.0, i, name) for i in range(count)]
+        writer.write(Batch(rows=[*old, row(T0 + 3 * DAY, 1.0, 9999, name)]))
+    for _ in range(3):
+        writer.maintain(T0 + 3 * DAY)
+    assert [info.rows for info in open_reader(path).series("reading")] == [991, 1, 1]
+
+
+def test_upkeep_begins_no_step_after_its_time(tmp_path: Path) -> None:
+    path = tmp_path / "h.sqlite"
+    writer = open_writer(path, raw_days=90, rollup_days=1825)
+    writer.write(Batch(rows=[row(T0 + MINUTE * i, 1.0, i) for i in range(1000)]))
+    connection = connect_writer(path)
+    now = iter([0.0, 0.1, 0.15, sqlite_rollup.ROLL_UP_S + 0.01])
+    sqlite_rollup.roll_up(connection, T0 + DAY, lambda: next(now))
+    assert len(rollups(path)) == 2 * 3 * sqlite_rollup.MINUTES_A_STEP
 
 
 def test_a_replay_of_an_old_year_keeps_its_rows(tmp_path: Path) -> None:
@@ -235,7 +261,7 @@ def test_values_merged_into_a_row_reach_the_rollup(tmp_path: Path) -> None:
 
 
 def test_raw_rows_wait_for_rollups_that_lag_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_upkeep, "STEPS", 0)  # as if other series kept it busy
+    monkeypatch.setattr(sqlite_rollup, "STEPS", 0)  # as if other series kept it busy
     monkeypatch.setattr(sqlite_upkeep, "MINUTES_A_STEP", 5)
     path = tmp_path / "h.sqlite"
     writer = open_writer(path, raw_days=1, rollup_days=20)

@@ -187,12 +187,13 @@ MODEL_B = msgspec.structs.replace(
     centres=tensor(2, 3, numbers=(0.0, 0.0, 0.5, 1.0, -1.0, -0.5)),
 )
 
+STATUS_C = msgspec.structs.replace(STATUS_B, settings={"agent.topic": "sensors/pump-1", "agent.alarm_score": 7.5})
 PREDICTION_C = msgspec.structs.replace(PREDICTION, log_density=-2.5)
 
 # Golden file -> the message in it. Files are never edited, only added: a new form is a new file, under another letter.
 # Written today byte for byte so, and read:
 GOLDEN: dict[str, Message] = {
-    "status-v1b.json": STATUS_B,
+    "status-v1c.json": STATUS_C,
     "prediction-v1c.json": PREDICTION_C,
     "event-v1.json": EVENT,
     "health-v1.json": HEALTH,
@@ -204,6 +205,7 @@ GOLDEN: dict[str, Message] = {
 # Golden file -> what it means, of messages that are written with more fields today: read as then, never written again.
 READ_ONLY: dict[str, Message] = {
     "status-v1.json": STATUS,
+    "status-v1b.json": STATUS_B,
     "prediction-v1.json": PREDICTION_V1,
     "prediction-v1b.json": PREDICTION,
     "bootstrap-v1.bin": BOOTSTRAP,

@@ -1,0 +1,115 @@
+"""Faults put into a recording as it streams by, the same ones for the same seed, and the truth of what was done.
+
+Each fault is a stage that messages pass through, in the order in which the faults are named. Times are receive times. What
+waits is bounded: a reorder looks ahead over its window, and a late message waits until its time has come.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from fleetgp.errors import ConfigError
+from fleetgp.recording.message import Gap, Message, Recorded
+from simulator import fault_payload
+from simulator.fault_spec import FLAG, Fault, parse
+from simulator.fault_stages import Filter, Item, Stage, begin_ns, stage
+from simulator.fault_truth import Truth
+
+__all__ = ["Fault", "Truth", "inject", "inject_into", "measured", "parse", "truth_path"]
+
+MOST_TOPICS = 10_000
+
+
+def inject(messages: Iterator[Recorded], faults: Sequence[Fault], seed: int) -> tuple[Iterator[Recorded], Truth]:
+    """The messages with faults in them, and the truth, which is whole once the last message was taken.
+
+    Raises ConfigError where a size is in standard deviations that nobody measured (``measured``, ``inject_into``).
+    """
+    for fault in faults:
+        if fault.is_in_sd and not fault.sds:
+            raise ConfigError(
+                FLAG,
+                f"{fault.text!r}: no number of {fault.field or 'a plain value'} stands on {fault.topic} in this recording",
+            )
+    truth = Truth(seed, faults)
+    return _run(messages, faults, truth), truth
+
+
+def inject_into(
+    read: Callable[[], Iterator[Recorded]], faults: Sequence[Fault], seed: int
+) -> tuple[Iterator[Recorded], Truth]:
+    """The same for a recording that can be read twice: a first pass measures standard deviations, where any are wanted."""
+    return inject(read(), measured(read(), faults) if any(fault.is_in_sd for fault in faults) else faults, seed)
+
+
+def measured(messages: Iterator[Recorded], faults: Sequence[Fault]) -> list[Fault]:
+    """Faults with the standard deviations that their sizes are told in: of the field over the whole recording, by topic."""
+    moments: list[dict[str, _Moments]] = [{} for _ in faults]
+    filters = [Filter(fault.topic) for fault in faults]
+    wanted = [index for index, fault in enumerate(faults) if fault.is_in_sd]
+    for one in messages:
+        if isinstance(one, Gap) or one.is_retained:
+            continue
+        for index in wanted:
+            if not filters[index].matches(one.topic):
+                continue
+            place = fault_payload.find(one.payload, faults[index].field)
+            known = moments[index]
+            if not isinstance(place, str) and (one.topic in known or len(known) < MOST_TOPICS):
+                known.setdefault(one.topic, _Moments()).add(place.value)
+    return [
+        replace(fault, sds={topic: one.sd for topic, one in known.items()}) if fault.is_in_sd else fault
+        for fault, known in zip(faults, moments, strict=True)
+    ]
+
+
+def truth_path(output: Path) -> Path:
+    """Where the truth about a recording is written: beside it, ``OUT.truth.json``."""
+    return output.with_name(f"{output.name}.truth.json")
+
+
+class _Moments:
+    """Count, mean and sum of squares about it (Welford 1962)."""
+
+    def __init__(self) -> None:
+        self.n = 0
+        self.mean = 0.0
+        self.square = 0.0
+
+    def add(self, value: float) -> None:
+        self.n += 1
+        step = value - self.mean
+        self.mean += step / self.n
+        self.square += step * (value - self.mean)
+
+    @property
+    def sd(self) -> float:
+        return float((self.square / (self.n - 1)) ** 0.5) if self.n > 1 else 0.0
+
+
+def _run(messages: Iterator[Recorded], faults: Sequence[Fault], truth: Truth) -> Iterator[Recorded]:
+    first = next(messages, None)
+    if first is None:
+        return
+    stages: list[Stage] = []
+    for fault, told, rng in zip(
+        faults, truth.faults, np.random.default_rng(truth.seed).spawn(len(faults)), strict=True
+    ):
+        stages.append(stage(fault, begin_ns(first), told, rng))
+    items: Iterator[Item] = _numbered(itertools.chain([first], messages), truth)
+    for one in stages:
+        items = one(items)
+    for item in items:
+        truth.messages_out += isinstance(item.one, Message)
+        yield item.one
+
+
+def _numbered(messages: Iterator[Recorded], truth: Truth) -> Iterator[Item]:
+    for one in messages:
+        yield Item(truth.messages_in, one)
+        truth.messages_in += isinstance(one, Message)

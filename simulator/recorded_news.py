@@ -1,0 +1,101 @@
+"""What the fleet said to one agent: models and rounds, in the order in which they were said, until the agent has taken them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from fleetgp.wire.messages import Bootstrap, FleetModel, Prediction, RoundNotice, Summary
+
+MOST_WAITING = 100_000
+
+
+class News(NamedTuple):
+    """A model and its payload, or that a round was opened.
+
+    is_doubtful: a model that the agent was given only if it came to the broker earlier than is told.
+    """
+
+    at_ns: int
+    message: FleetModel | RoundNotice
+    payload: bytes
+    is_doubtful: bool = False
+
+
+class NewsQueue:
+    """News not yet taken, oldest first. absent: from when to when the agent was not there.
+
+    Whoever comes (back) is given the last model by the broker, and none that went before. When exactly it came only the broker
+    knows, so the model before the last is doubtful.
+    """
+
+    def __init__(self, absent: Sequence[tuple[int, int]]) -> None:
+        self._absent = absent
+        self._queue: deque[News] = deque()
+
+    def hear(self, news: News) -> None:
+        """The next one."""
+        if isinstance(news.message, FleetModel):
+            absent = next(((gone, back) for gone, back in self._absent if gone <= news.at_ns < back), None)
+            if absent is not None:
+                self._doubt_those_since(absent[0])
+        if len(self._queue) < MOST_WAITING:
+            self._queue.append(news)
+
+    def _doubt_those_since(self, gone_ns: int) -> None:
+        """Of earlier models said while it was away the last is doubtful, and those before it were never heard."""
+        kept: deque[News] = deque()
+        for news in self._queue:
+            is_model = isinstance(news.message, FleetModel) and news.at_ns >= gone_ns
+            if not (is_model and news.is_doubtful):
+                kept.append(news._replace(is_doubtful=True) if is_model else news)
+        self._queue = kept
+
+    def asked(self, answer: Summary | Bootstrap, at_ns: int) -> int | None:
+        """Index of what this answers: the opening of its round, or where it names none the one heard nearest to it."""
+        opened = [(index, news) for index, news in enumerate(self._queue) if isinstance(news.message, RoundNotice)]
+        if isinstance(answer, Summary):
+            return next((index for index, news in opened if news.message.round == answer.round), None)
+        return min(opened, key=lambda one: abs(one[1].at_ns - at_ns))[0] if opened else None
+
+    def model_for(self, told: Prediction) -> int | None:
+        """Index of the next model, where one that waits is the one that a prediction was made with."""
+        models = [
+            (index, (news.message.basis, news.message.round))
+            for index, news in enumerate(self._queue)
+            if isinstance(news.message, FleetModel)
+        ]
+        return models[0][0] if any(name == (told.basis, told.round) for _, name in models) else None
+
+    def upto(self, index: int) -> list[News]:
+        """Those up to this one, itself included."""
+        return [self._queue[number] for number in range(index + 1)]
+
+    def take(self, index: int) -> News:
+        """This one; those before it are over."""
+        for _ in range(index):
+            self._queue.popleft()
+        return self._queue.popleft()
+
+    @property
+    def doubt(self) -> News | None:
+        """What follows the first doubtful model: once that is taken, it is decided whether the doubtful one was."""
+        waiting = list(self._queue)
+        first = next((index for index, news in enumerate(waiting) if news.is_doubtful), None)
+        if first is None:
+            return None
+        return next((news for news in waiting[first + 1 :] if isinstance(news.message, FleetModel)), None)
+
+    def holds(self, news: News) -> bool:
+        return any(one is news for one in self._queue)
+
+    def copy(self, queue: Iterable[News] | None = None) -> NewsQueue:
+        """The same news (or these), to go on with apart."""
+        other = NewsQueue(self._absent)
+        other._queue = deque(self._queue if queue is None else queue)
+        return other
+
+    def without_doubts(self) -> NewsQueue:
+        """As if no doubtful model had been heard."""
+        return self.copy(news for news in self._queue if not news.is_doubtful)

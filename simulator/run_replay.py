@@ -1,0 +1,133 @@
+"""From the ``replay`` command's arguments to messages on a broker and a report of how it went."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import uuid
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from broker_bridge.connecting import wait_for_broker
+from broker_bridge.replay import Player
+from broker_bridge.run_record import write_json
+from broker_bridge.screen import Screen
+from broker_bridge.timeline import Timeline
+from fleetgp.errors import FleetError, ServiceError
+from fleetgp.recording import spec
+from fleetgp.recording.message import Recorded
+from fleetgp.runtime.arguments import from_arguments
+from fleetgp.runtime.clock import SystemClock
+from fleetgp.runtime.logs import make_log
+from fleetgp.runtime.mqtt import Link, Session, SessionConfig
+from fleetgp.runtime.program import broker_link, stop_on_signals
+from fleetgp.runtime.settings import Settings
+from simulator.faults import Fault, Truth, inject_into, parse
+from simulator.replay_report import Progress, gap_line, iso, summary
+from simulator.replay_words import cut_of, speed_of
+from simulator.sources import Sources
+
+PART_S = 1.0
+AHEAD = (
+    "at this speed the times inside payloads leave the clock behind: programs that check them must read with the recording's "
+    'own clock (clock = "recording")'
+)
+
+
+def run_replay(args: Namespace) -> int:
+    """0 when all was played and the broker took it (or an endless loop was stopped), else 1. Raises FleetError in plain words
+    where it cannot run."""
+    speed, cut = speed_of(args.speed), cut_of(args)
+    described = spec.load(args.spec) if args.spec else None
+    faults = [fault for text in args.inject for fault in parse(text)]
+    settings = from_arguments(args, os.environ)
+    stop = threading.Event()
+    stop_on_signals(stop)
+    clock = SystemClock()
+    screen = Screen(clock)
+    sources = Sources(args.files, described, screen.say)
+    truths: list[Truth] = []
+    read = _with_faults(sources.read, faults, args.seed, truths) if faults else sources.read
+    timeline = Timeline(read, cut, now_ns=clock.now_ns, on_gap=lambda gap: screen.say(gap_line(gap)))
+    if cut.shift_ns is not None and speed != 1.0:
+        screen.say(AHEAD)
+    link = broker_link(settings)
+    session = _session(link, settings, clock, screen)
+    session.start()
+    try:
+        wait_for_broker(session, link, stop, clock)
+        progress = Progress(screen, clock, timeline, sources.last_ns)
+        player = Player(session.lane, clock, stop.wait, speed=speed, say=screen.say, watch=progress.watch)
+        progress.begin(player)
+        report = _play(player, timeline, clock)
+    finally:
+        session.stop(timeout_s=PART_S)
+        screen.clear()
+    report |= {"speed": args.speed, "retained_as": cut.retained, "damaged": sources.damages}
+    report["faults"] = truths[0].document() if truths else None
+    report["refused"] += session.counters().get("refused_by_broker", 0)
+    report["content_types_dropped"] = timeline.typed if settings.text("mqtt.version") != "5" else 0
+    lines = summary(report) + (truths[0].lines() if truths else [])
+    print("\n".join(lines), file=sys.stderr if args.json == "-" else sys.stdout)
+    if args.json:
+        write_json(report, args.json)
+    if report["trouble"]:
+        raise ServiceError(f"the replay ended early: {report['trouble']}")
+    is_early = report["stopped"] and cut.loops is not None
+    return 1 if is_early or report["unconfirmed"] or report["refused"] or sources.damages or not report["sent"] else 0
+
+
+def _with_faults(
+    read: Callable[[], Iterator[Recorded]], faults: Sequence[Fault], seed: int, truths: list[Truth]
+) -> Callable[[], Iterator[Recorded]]:
+    """The recording with faults in it, the same in every loop; ``truths`` gets what was done, one a loop."""
+
+    def with_faults() -> Iterator[Recorded]:
+        messages, truth = inject_into(read, faults, seed)
+        truths.append(truth)
+        return messages
+
+    return with_faults
+
+
+def _session(link: Link, settings: Settings, clock: SystemClock, screen: Screen) -> Session:
+    config = SessionConfig(
+        client_id=f"fleetgp-replay-{os.getpid()}-{uuid.uuid4().hex[:6]}",
+        keepalive_s=settings.whole("mqtt.keepalive_s"),
+        version=settings.text("mqtt.version"),
+    )
+    log = make_log("replay", settings.text("logs.form"), settings.text("logs.level"), stream=screen)  # type: ignore[arg-type]
+    return Session(link, config, clock=clock, log=log)
+
+
+def _play(player: Player, timeline: Timeline, clock: SystemClock) -> dict[str, Any]:
+    begin_s = clock.monotonic_s()
+    trouble = ""
+    try:
+        player.play(timeline)
+    except FleetError as err:
+        trouble = str(err)
+    unconfirmed = player.confirm()
+    seconds = clock.monotonic_s() - begin_s
+    return {
+        "sent": player.sent,
+        "unconfirmed": unconfirmed,
+        "refused": player.refused,
+        "resent": player.resent,
+        "bytes": player.bytes,
+        "seconds": round(seconds, 3),
+        "messages_per_s": round(player.sent / seconds, 1) if seconds else 0.0,
+        "late": player.lateness.figures(),
+        "broker_away_s": round(player.away_s, 3),
+        "first": iso(timeline.first_ns),
+        "last": iso(timeline.last_ns),
+        "loops": timeline.loop,
+        "retained": timeline.retained,
+        "left_out": dict(timeline.left_out),
+        "times_not_moved": dict(timeline.unmoved),
+        "gaps": [gap._asdict() for gap in timeline.gaps],
+        "stopped": player.is_stopped,
+        "trouble": trouble,
+    }

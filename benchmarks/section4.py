@@ -104,8 +104,10 @@ def run(setting: Setting, model: str, seed: int) -> Run:
 
 def quiet() -> None:
     """One thread for every library of a worker, whichever model it fits."""
-    import torch
-
+    try:
+        import torch
+    except ImportError:
+        return  # only Algorithm 1 asks for it
     torch.set_num_threads(1)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks import section4_data as data
 from benchmarks.section4_data import Device, Scenario
 from fleetgp.arrays import Array
-from fleetgp.gp import fleet, hierarchy, meanfield
+from fleetgp.gp import fleet, hierarchy
 from fleetgp.gp.client import EVALUATIONS, Client
 from fleetgp.gp.fleet import ROUNDS, Fleet
 from fleetgp.gp.hierarchy import Ranks, Start
@@ -104,7 +104,9 @@ def pfedgp(devices: list[Device], seed: int) -> Fit:
 
 
 def algorithm1(devices: list[Device], seed: int) -> Fit:
-    """The paper's own: 20 rounds of 80 local Adam steps."""
+    """The paper's own: 20 rounds of 80 local Adam steps. The only one that needs torch."""
+    from fleetgp.gp import meanfield
+
     begin, first, rng = _clocks(), start(), np.random.default_rng(seed)
     ranks = FEDERATED["full"]
     shared = hierarchy.shared(first, ranks, rng)

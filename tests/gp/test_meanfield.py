@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
+pytest.importorskip("torch", reason="no torch here: pip install -c constraints.txt -e '.[learn]'")
+
 import torch
 
 from fleetgp import inducing

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
 from fleetgp.arrays import Array
 from fleetgp.gp import hierarchy, mixing, tuning
@@ -17,6 +16,7 @@ from fleetgp.gp.tuning import Answer, Server
 START = Start(
     np.linspace(0, 10, 8)[:, None], np.linspace(0, 10, 8)[:, None], np.array([2.0]), np.array([0.8]), np.full(2, 0.01)
 )
+NO_TORCH = "no torch here: pip install -c constraints.txt -e '.[learn]'"
 
 
 def shared(seed: int = 0) -> Shared:
@@ -57,6 +57,7 @@ def play(server: Server, fleet: dict[str, Client], rounds: int) -> tuple[Server,
 
 
 def test_without_anything_taken_back_the_steps_are_torchs_adam() -> None:
+    torch = pytest.importorskip("torch", reason=NO_TORCH)
     server = tuning.init(shared())
     tensors = [torch.tensor(v, requires_grad=True) for v in server.shared]
     adam, rate = torch.optim.Adam(tensors, lr=1.0), tuning.RATE

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -30,3 +32,7 @@ def test_programs_and_all_learning_of_hyperparameters_do_without_torch() -> None
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True, cwd=ROOT
     )
     assert told.stdout.strip() == "[]"
+
+
+def test_the_gate_has_torch_so_that_no_test_of_it_is_skipped_there() -> None:
+    assert os.environ.get("REQUIRE_TORCH") != "1" or importlib.util.find_spec("torch") is not None

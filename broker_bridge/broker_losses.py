@@ -71,7 +71,7 @@ class BrokerLosses:
             subscriptions=((DROPPED, 0), (UPTIME, 0)),
             version=version,
         )
-        self._session = Session(link, config, clock=clock, log=make_log("record", stream=_Unheard()))
+        self._session = Session(link, config, clock=clock, log=make_log("record", stream=_Unheard()))  # type: ignore[arg-type]
 
     def start(self) -> None:
         self._session.start()

@@ -74,7 +74,7 @@ def test_list_tells_forms_times_and_state(
         "cut.mcap": ("mcap", "cut"),
         "log.txt": ("mosquitto", "whole"),
         "t.csv": ("csv", ""),
-        "whole.mcap": ("mcap", "whole"),
+        "whole.mcap": ("mcap", "closed"),
     }
     for name in ("whole.mcap", "b.jsonl.gz"):
         row = files[name]

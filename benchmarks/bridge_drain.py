@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks import bridge_peers as peers
-from broker_bridge.broker import EmbeddedBroker
+from benchmarks.bridge_broker import broker, url_of
 from fleetgp.errors import ServiceError
 from fleetgp.recording.message import Message
 from fleetgp.recording.messages import read_messages
@@ -80,19 +80,18 @@ def fill(port: int, number: int, pid: int) -> None:
 
 
 def by_subscriber(folder: Path, number: int) -> Drain:
-    broker = EmbeddedBroker.start("mosquitto", folder / "broker")
-    with broker, peers.beside(peers.count, broker.port, number) as one:
+    with broker(folder) as port, peers.beside(peers.count, port, number) as one:
         peers.reply_of(one)
-        fill(broker.port, number, one.pid)
+        fill(port, number, one.pid)
         first_s, last_s = peers.reply_of(one)
     return Drain((number - 1) / (last_s - first_s), 0)
 
 
 def by_bridge(folder: Path, number: int) -> Drain:
     """From the first to the last commit that a reader of the store sees."""
-    with EmbeddedBroker.start("mosquitto", folder / "broker") as broker, Bridge(folder, broker.url) as bridge:
+    with broker(folder) as port, Bridge(folder, url_of(port)) as bridge:
         bridge.start()
-        fill(broker.port, number, bridge.pid)
+        fill(port, number, bridge.pid)
         seen = watch(bridge.rows, number, bridge.check)
         rss_mb = peak_mb(bridge.pid)
     return Drain(rate(seen, 1, number), number - bridge.rows(), rss_mb)
@@ -101,13 +100,13 @@ def by_bridge(folder: Path, number: int) -> Drain:
 def by_recorder(folder: Path, number: int) -> Drain:
     """By the growth of the file; what is lost, by reading it afterwards."""
     path = folder / "recorded.mcap"
-    with EmbeddedBroker.start("mosquitto", folder / "broker") as broker:
+    with broker(folder) as port:
         recorder = Program(
-            "record", folder, ["record", "--broker", broker.url, "--topics", peers.FILTER, "-o", str(path)]
+            "record", folder, ["record", "--broker", url_of(port), "--topics", peers.FILTER, "-o", str(path)]
         )
         with recorder:
             recorder.start()
-            fill(broker.port, number, recorder.pid)
+            fill(port, number, recorder.pid)
             seen = watch(lambda: path.stat().st_size if path.exists() else 0, None, recorder.check)
             rss_mb = peak_mb(recorder.pid)
     whole = seen[-1].done

@@ -29,6 +29,7 @@ STEP_MS = 1_000  # between two readings of a device
 ANSWER_S = 10.0
 WAIT_S = 120.0  # for a process that was told to go
 _CONNACK_BYTES, _PUBACK_BYTES = 4, 4
+WINDOW = 1_000  # messages that a bare publisher has under way, as the replay has
 _CHUNK = 500  # messages written at once
 
 
@@ -70,7 +71,7 @@ def pour(port: int, said: Iterator[Said]) -> int:
         sent, chunk = 0, bytearray()
         for message in said:
             sent += 1
-            chunk += _publish_packet(message, sent)
+            chunk += publish_packet(message, sent)
             if sent % _CHUNK == 0:
                 sock.sendall(chunk)
                 _read(sock, _CHUNK * _PUBACK_BYTES)
@@ -81,7 +82,7 @@ def pour(port: int, said: Iterator[Said]) -> int:
         return sent
 
 
-def _publish_packet(message: Said, number: int) -> bytes:
+def publish_packet(message: Said, number: int) -> bytes:
     topic = message.topic.encode()
     body = len(topic).to_bytes(2) + topic + ((number - 1) % 65_535 + 1).to_bytes(2) + message.payload
     size, length = len(body), bytearray()
@@ -166,9 +167,20 @@ def publish_paced(port: int, number: int, per_s: float, reply: Connection) -> No
     reply.send(times)
 
 
+def sleep_paced(number: int, per_s: float, reply: Connection) -> None:
+    """Only wait for each moment of an even pace; reply: seconds by which each was missed."""
+    begin_s, late_s = time.monotonic(), []
+    for index in range(number):
+        due_s = begin_s + index / per_s
+        time.sleep(max(0.0, due_s - time.monotonic()))
+        late_s.append(time.monotonic() - due_s)
+    reply.send(late_s)
+
+
 def publish_bare(port: int, number: int, reply: Connection) -> None:
     """Publish at QoS 1 as fast as paho's threaded loop does; reply: seconds from the first to the last confirmation."""
     one = client("bench-bare")
+    one.max_inflight_messages_set(WINDOW)
     said, confirmed, done = list(messages(number, start_ms(number))), 0, threading.Event()
 
     def on_publish(*_: Any) -> None:

@@ -71,9 +71,11 @@ class Aim:
             self._instants = sorted((self.begin_ns + drawn.astype(np.int64)).tolist(), reverse=True)
 
     def is_near(self, one: Recorded) -> bool:
-        """Of its topics and in its span."""
+        """Of its topics and in its span; or after it, where an instant was drawn that no message has come since."""
         if isinstance(one, Gap) or not self._filter.matches(one.topic):
             return False
+        if self._instants is not None:
+            return self.begin_ns <= one.received_ns
         return self.begin_ns <= one.received_ns and (self.end_ns is None or one.received_ns < self.end_ns)
 
     def is_of(self, one: Recorded) -> bool:

@@ -23,15 +23,16 @@ from fleetgp.errors import PeerError
 from fleetgp.payloads.content import ClockPolicy
 from fleetgp.recording.message import Message
 from fleetgp.runtime.settings import Settings
-from fleetgp.wire import codec
 from fleetgp.wire.messages import AnomalyEvent, Bootstrap, FleetModel, Prediction, RoundNotice, Summary
+from simulator.recorded_likeness import is_close
 from simulator.recorded_lives import Life, Lives
 from simulator.recorded_news import News, NewsQueue
-from simulator.recorded_words import Compared, Reading, Word
+from simulator.recorded_words import Answer, Compared, Reading, Word
 
 MOST_WAITING = 100_000
 MOST_MADE = 10_000
 MOST_OVERTAKEN = 8
+LATE_NS = 1_000_000_000
 OVERTAKEN_NS = 2_000_000_000
 REPEATED = 2 * REPLAYED_EFFECTS
 
@@ -56,7 +57,7 @@ class RecordedAgent:
         self._readings: deque[Reading] = deque()
         self._news = NewsQueue([(0, self._lives[0].at_ns), *lives.away])
         self._words: deque[Word] = deque()
-        self._answered: set[bytes] = set()
+        self._answered: dict[tuple[type, int], Answer] = {}
         self._recent = Recent()
         self._made: dict[int, Prediction] = {}
         self._past: dict[int, int] = {}
@@ -132,11 +133,8 @@ class RecordedAgent:
         elif isinstance(word.message, AnomalyEvent):
             if len(self._events_told) < MOST_WAITING:
                 self._events_told[_key(word.message)] = word.message
-        elif word.payload in self._answered:
-            self._answered.discard(word.payload)
-            self.compared.answers.counts["same"] += 1
         else:
-            self._answer(word)
+            self._follow_answer(word, word.message)
 
     def finish(self) -> Compared:
         """The rest, and what is left over."""
@@ -175,7 +173,7 @@ class RecordedAgent:
         if not self.state.predicted and not self._made and told.sequence > len(self._readings):
             self.compared.trouble = f"it had made {told.sequence} predictions before the recording begins; record from the fleet's first start on"
             return
-        self._answer_where_due(told)
+        self._answer_where_due(word.at_ns, told)
         self._read_until(told)
         self._past[told.sequence] = check
         self._past.pop(told.sequence - REPEATED, None)
@@ -196,12 +194,14 @@ class RecordedAgent:
         self._recent = Recent()
         self._past = {}
 
-    def _answer_where_due(self, told: Prediction) -> None:
+    def _answer_where_due(self, at_ns: int, told: Prediction) -> None:
         """An answer that was heard after this prediction but made before it: it comes out as recorded just now."""
         word = next((word for word in self._words if not isinstance(word.message, (Prediction, AnomalyEvent))), None)
-        if word is None or word.payload in self._answered:
+        if word is None or word.at_ns > at_ns + LATE_NS:
             return
         assert isinstance(word.message, (Summary, Bootstrap))
+        if _name(word.message) in self._answered:
+            return
         asked = self._news.asked(word.message, word.at_ns)
         if asked is None:
             return
@@ -210,24 +210,19 @@ class RecordedAgent:
             return
         self._answer_as_recorded(word)
 
-    def _answer(self, word: Word) -> None:
-        """An answer in its own place."""
-        message = word.message
-        assert isinstance(message, (Summary, Bootstrap))
-        what = f"{self.name}, {'summary' if isinstance(message, Summary) else 'bootstrap'} {message.sequence}"
-        if self._answer_as_recorded(word) or self._answer_after_overtaken(word):
-            self._answered.discard(word.payload)
-            self.compared.answers.counts["same"] += 1
-            return
-        asked = self._news.asked(message, word.at_ns)
-        state, answers = (self.state, {}) if asked is None else self._answered_by(word, asked)
-        made = answers.get(type(message))
-        if asked is None or made is None:
+    def _follow_answer(self, word: Word, message: Answer) -> None:
+        """An answer in its own place, where it has not been made already."""
+        name = _name(message)
+        what = f"{self.name}, {name[0].__name__.lower()} {message.sequence}"
+        if name not in self._answered and not self._answer_as_recorded(word):
+            self._answer_after_overtaken(word)
+        if name not in self._answered and (asked := self._news.asked(message, word.at_ns)) is not None:
+            self._take_answer(*self._answered_by(word, asked), asked)
+        made = self._answered.pop(name, None)
+        if made is None:
             self.compared.answers.miss(what)
-            return
-        self._take_answer(state, answers, asked)
-        self._answered.discard(made)
-        self.compared.answers.compare(what, message, codec.decode(made, type(message)))
+        else:
+            self.compared.answers.compare(what, message, made)
 
     def _answer_after_overtaken(self, word: Word) -> bool:
         """An answer that was heard before predictions that were made before it. False leaves all as it was."""
@@ -245,12 +240,14 @@ class RecordedAgent:
         """Answer now, or after as many readings as no prediction came of, where that gives what was recorded."""
         message = word.message
         assert isinstance(message, (Summary, Bootstrap))
-        before = self._copied()
+        before: dict[str, Any] = {}
         while (asked := self._news.asked(message, word.at_ns)) is not None:
             state, answers = self._answered_by(word, asked)
-            if answers.get(type(message)) == word.payload:
+            made = answers.get(_name(message))
+            if made is not None and (made == message or (not self.state.config.is_live and is_close(message, made))):
                 self._take_answer(state, answers, asked)
                 return True
+            before = before or self._copied()
             following = self._readings[0] if self._readings else None
             if following is None or following.at_ns > word.at_ns:
                 break
@@ -264,7 +261,7 @@ class RecordedAgent:
         self._restore(before)
         return False
 
-    def _answered_by(self, word: Word, asked: int) -> tuple[State, dict[type, bytes]]:
+    def _answered_by(self, word: Word, asked: int) -> tuple[State, dict[tuple[type, int], Answer]]:
         """State and answers if the round were answered now, after the models before it."""
         state, waiting = self.state, self._news.upto(asked)
         for news in waiting:
@@ -274,11 +271,11 @@ class RecordedAgent:
         assert isinstance(notice, RoundNotice)
         state, effects = agent.step(state, RoundOpened(word.message.at_ms, notice.round))
         made = [effect.message for effect in effects if isinstance(effect, Publish)]
-        return state, {type(message): codec.encode(message) for message in made}
+        return state, {_name(one): one for one in made if isinstance(one, (Summary, Bootstrap))}
 
-    def _take_answer(self, state: State, answers: dict[type, bytes], asked: int) -> None:
+    def _take_answer(self, state: State, answers: dict[tuple[type, int], Answer], asked: int) -> None:
         self.state = state
-        self._answered |= set(answers.values())
+        self._answered |= answers
         self._news.take(asked)
 
     def _read_until(self, told: Prediction) -> None:
@@ -354,6 +351,10 @@ class RecordedAgent:
 def _is_model_by(news: News, reading: Reading) -> bool:
     """Whether it is a model that was heard no later than a reading."""
     return isinstance(news.message, FleetModel) and news.at_ns <= reading.at_ns
+
+
+def _name(answer: Answer) -> tuple[type, int]:
+    return type(answer), answer.sequence
 
 
 def _key(event: AnomalyEvent) -> tuple[str, str, int]:

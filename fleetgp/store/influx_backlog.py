@@ -26,14 +26,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fleetgp.runtime.clock import Clock
-from fleetgp.store.base import Batch, Row, WriteReport
+from fleetgp.store.base import Batch, Kind, Row, WriteReport
 from fleetgp.store.influx_lines import EARLIEST_MS, LATEST_MS
-from fleetgp.store.influx_portion import DOCUMENTS, Portion, take
+from fleetgp.store.influx_portion import DOCUMENTS, Portion, series_lines, take
 from fleetgp.store.sqlite_catalog import Catalog
 from fleetgp.store.sqlite_documents import trim_documents, write_documents
 from fleetgp.store.sqlite_errors import plain_words
 from fleetgp.store.sqlite_rows import write_rows
-from fleetgp.store.sqlite_schema import MINUTE_MS, connect_writer, table_of, transaction
+from fleetgp.store.sqlite_schema import connect_writer, table_of, transaction
 
 RECENT_MS = 3_600_000
 STEP = 2000
@@ -59,6 +59,32 @@ AHEAD_MS = 300_000
 _FORGET = """
 INSERT INTO forgotten VALUES (?, ?) ON CONFLICT DO UPDATE SET last_ms = max(last_ms, excluded.last_ms)
 """
+
+
+# A minute has no rows that wait.
+_IS_SENT = """
+NOT EXISTS (SELECT 1 FROM log WHERE log.source = dirty.series_id AND log.key BETWEEN dirty.minute * 60000
+            AND dirty.minute * 60000 + 59999 AND log.id > {cursor})
+"""
+_UNROLLED = f"""
+SELECT dirty.series_id, kind, name, minute FROM dirty JOIN series ON series.id = dirty.series_id
+WHERE (minute + 1) * 60000 <= min(series.last_ms, ?1) AND {_IS_SENT.format(cursor="?2")} ORDER BY 1, 4 LIMIT ?3
+"""
+_ROLLED = f"DELETE FROM dirty WHERE series_id = ?1 AND minute = ?2 AND {_IS_SENT.format(cursor='?3')}"
+
+
+_KEEP_FIRST = """
+DELETE FROM dirty WHERE minute > (SELECT min(minute) FROM dirty AS other WHERE other.series_id = dirty.series_id)
+"""
+
+
+class Minute(NamedTuple):
+    """A minute of a series. source: its number here; minute: since 1970."""
+
+    source: int
+    kind: Kind
+    series: str
+    minute: int
 
 
 class _Entry(NamedTuple):
@@ -166,6 +192,26 @@ class Backlog:
         with self._lock, plain_words(self.path, "tidy"), transaction(self._connection):
             trim_documents(self._connection)
 
+    def unrolled(self, most: int) -> list[Minute]:
+        """Minutes that are over and whose rows are all at the server, but which it has not rolled up as they stand."""
+        now_ms = self._clock.now_ms()
+        with self._lock, plain_words(self.path, "read"):
+            return [Minute(*found) for found in self._connection.execute(_UNROLLED, (now_ms, self._cursor, most))]
+
+    def rolled(self, minutes: Sequence[Minute]) -> list[str]:
+        """The server has rolled them up, but for those that changed meanwhile; returns lines that say so."""
+        with self._lock, plain_words(self.path, "write to"):
+            with transaction(self._connection):
+                arguments = [(one.source, one.minute, self._cursor) for one in minutes]
+                self._connection.executemany(_ROLLED, arguments)
+            sources = dict.fromkeys(one.source for one in minutes)
+            return series_lines(self._connection, sources, (self.fleet, self.origin), self._clock.now_ms())
+
+    def keep_first_unrolled(self) -> None:
+        """Remember of each series only where its first minute lies that was not rolled up."""
+        with self._lock, plain_words(self.path, "tidy"), transaction(self._connection):
+            self._connection.execute(_KEEP_FIRST)
+
     def depth(self) -> Depth:
         """How much waits, and since when."""
         with self._lock, plain_words(self.path, "read"):
@@ -245,8 +291,6 @@ class Backlog:
                 if needed.fetchone() is None:
                     self._connection.execute(f"DELETE FROM {table_of(source)} WHERE at_ms = ?", (at_ms,))
             self._connection.executemany(_FORGET, {entry for entry in instants if entry[1] <= self._put_ms + AHEAD_MS})
-            minutes = {(source, at_ms // MINUTE_MS) for source, at_ms in instants}
-            self._connection.executemany("DELETE FROM dirty WHERE series_id = ? AND minute = ?", minutes)
             if lost:
                 self._tell(counter, lost)
         self._waiting -= lost

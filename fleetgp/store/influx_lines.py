@@ -2,7 +2,9 @@
 
     fleetgp_reading, fleetgp_prediction, fleetgp_health    tags fleet, series; a float field for each column,
                             _received_ms and, where the sender counts, _sequence (both integers)
-    fleetgp_series          tags fleet, kind, series, origin; channels (JSON), first_ms, last_ms, rows
+    ..._1m                  the same tags; of each minute sum_NAME, count_NAME, min_NAME, max_NAME, made by the server (1.x)
+    fleetgp_series          tags fleet, kind, series, origin; channels (JSON), first_ms, last_ms, rows, and rolled_ms: minutes
+                            before it are right in ..._1m
     fleetgp_event           tags fleet, agent; at start_ms: event_id, state, peak_score, frames, body (JSON), ...
     fleetgp_round           tag fleet; body and figures at the notice's time
     fleetgp_status, fleetgp_program_health      tags fleet, name, role; body at the time it was written
@@ -33,6 +35,7 @@ MEASUREMENTS: Mapping[Kind, str] = {
     "prediction": "fleetgp_prediction",
     "health": "fleetgp_health",
 }
+MINUTES = "_1m"  # after the name of a measurement
 SERIES, EVENT, ROUND = "fleetgp_series", "fleetgp_event", "fleetgp_round"
 STATUS, PROGRAM = "fleetgp_status", "fleetgp_program_health"
 
@@ -65,10 +68,11 @@ def field_name(column: str) -> str:
     return stored_name(column).translate(_SPECIAL)
 
 
-def series_line(fleet: str, info: SeriesInfo, origin: str, at_ms: int) -> str:
-    """What a series holds; the last point counts. origin: which backlog counted."""
+def series_line(fleet: str, info: SeriesInfo, origin: str, times_ms: tuple[int, int]) -> str:
+    """What a series holds; the last point counts. origin: which backlog counted; times_ms: of the point, and rolled_ms."""
+    at_ms, rolled_ms = times_ms
     channels = msgspec.json.encode(info.channels).decode()
-    fields = f"channels={text(channels)},first_ms={info.first_ms}i,last_ms={info.last_ms}i,rows={info.rows}i"
+    fields = f"channels={text(channels)},first_ms={info.first_ms}i,last_ms={info.last_ms}i,rows={info.rows}i,rolled_ms={rolled_ms}i"
     return f"{key(SERIES, fleet=fleet, kind=info.kind, series=info.name, origin=origin)} {fields} {at_ms * MS}"
 
 

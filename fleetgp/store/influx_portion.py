@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fleetgp.store.base import SeriesInfo
@@ -22,7 +22,7 @@ from fleetgp.store.influx_lines import (
     series_line,
     slot,
 )
-from fleetgp.store.sqlite_schema import table_of
+from fleetgp.store.sqlite_schema import MINUTE_MS, table_of
 from fleetgp.wire.codec import decode
 from fleetgp.wire.messages import AnomalyEvent, Health, RoundNotice, Status
 
@@ -79,9 +79,26 @@ def take(connection: sqlite3.Connection, cursor: int, fleet: str, origin: str, n
         size += sum(map(len, portion.lines[before:]))
         if size > ENOUGH_CHARACTERS:
             break
-    at_ms = now_ms - now_ms % _HOUR_MS
-    portion.lines.extend(series_line(fleet, info, origin, at_ms) for info in _infos(connection, touched))
+    portion.lines.extend(series_lines(connection, touched, (fleet, origin), now_ms))
     return portion
+
+
+def series_lines(
+    connection: sqlite3.Connection, sources: Iterable[int], whose: tuple[str, str], now_ms: int
+) -> list[Line]:
+    """What the series hold, a point an hour. whose: fleet and origin."""
+    fleet, origin = whose
+    at_ms = now_ms - now_ms % _HOUR_MS
+    return [
+        series_line(fleet, info, origin, (at_ms, _rolled_ms(connection, source, info.last_ms)))
+        for source, info in _infos(connection, sources)
+    ]
+
+
+def _rolled_ms(connection: sqlite3.Connection, source: int, last_ms: int) -> int:
+    """Where the first minute begins that the server has not rolled up as it stands."""
+    first = connection.execute("SELECT min(minute) FROM dirty WHERE series_id = ?", (source,)).fetchone()[0]
+    return (last_ms // MINUTE_MS + 1 if first is None else int(first)) * MINUTE_MS
 
 
 def _add_rows(connection: sqlite3.Connection, fleet: str, wanted: tuple[int, Sequence[int]], portion: Portion) -> None:
@@ -117,13 +134,13 @@ def _columns(connection: sqlite3.Connection, source: int) -> list[tuple[int, str
     return connection.execute(sql, (source,)).fetchall()
 
 
-def _infos(connection: sqlite3.Connection, sources: set[int]) -> Iterator[SeriesInfo]:
+def _infos(connection: sqlite3.Connection, sources: Iterable[int]) -> Iterator[tuple[int, SeriesInfo]]:
     for source in sources:
         kind, name, first_ms, last_ms, rows = connection.execute(
             "SELECT kind, name, first_ms, last_ms, rows FROM series WHERE id = ?", (source,)
         ).fetchone()
         channels = tuple(column for _, column in _columns(connection, source))
-        yield SeriesInfo(kind, name, channels, first_ms, last_ms, rows)
+        yield source, SeriesInfo(kind, name, channels, first_ms, last_ms, rows)
 
 
 def _document(connection: sqlite3.Connection, fleet: str, entry: _Entry) -> Line | None:

@@ -12,8 +12,8 @@ from fleetgp.runtime.influx import Client
 from fleetgp.runtime.influx_answers import Cell, Table
 from fleetgp.runtime.influx_names import SEQUENCE, own_name
 from fleetgp.store.base import Kind, SeriesInfo, StoreInfo, Window
-from fleetgp.store.influx_lines import EVENT, MEASUREMENTS, PROGRAM, ROUND, SERIES, STATUS, where
-from fleetgp.store.influx_window import read_window
+from fleetgp.store.influx_lines import EARLIEST_MS, EVENT, MEASUREMENTS, PROGRAM, ROUND, SERIES, STATUS, where
+from fleetgp.store.influx_window import Series, read_window
 from fleetgp.store.sqlite_documents import EVENT_RANK, ROUND_RANK
 from fleetgp.wire.codec import decode, encode
 from fleetgp.wire.messages import AnomalyEvent, Health, Message, RoundNotice, Status
@@ -51,8 +51,9 @@ class InfluxReader:
         """See Reader.window; the server makes the steps. Raises ValueError when max_points is below 1."""
         if max_points < 1:
             raise ValueError(f"max_points is {max_points}; a window needs at least 1")
-        source = f'"{MEASUREMENTS[kind]}" WHERE {where(self._fleet | {"series": name})}'
-        return read_window(self._query, source, columns, (start_ms, end_ms), max_points)
+        tags = where(self._fleet | {"series": name})
+        series = Series(MEASUREMENTS[kind], tags, self._rolled_ms(kind, name))
+        return read_window(self._query, series, columns, (start_ms, end_ms), max_points)
 
     def sequences(self, name: str) -> list[int]:
         """Sequence numbers of the rows of a reading series, sorted; none for rows that came without."""
@@ -105,6 +106,12 @@ class InfluxReader:
         """A second time does nothing."""
         self._is_closed = True
         self._client.close()
+
+    def _rolled_ms(self, kind: Kind, name: str) -> int:
+        """Up to when minutes are rolled up, of all backlogs that have written the series."""
+        tags = where(self._fleet | {"kind": kind, "series": name})
+        found = self._query(f'SELECT last("rolled_ms") FROM "{SERIES}" WHERE {tags} GROUP BY "origin"')
+        return min((int(row[1] or 0) for table in found for row in table.values), default=EARLIEST_MS)
 
     def _query(self, text: str) -> list[Table]:
         if self._is_closed:

@@ -1,28 +1,42 @@
 """A span of a series as at most so many points, asked of the server: raw rows where they are few, else steps of its making.
 
-The steps are those of the SQLite store (``choose_grid``), so both draw the same chart.
+The steps are those of the SQLite store (``choose_grid``), so both draw the same chart. Steps of whole minutes come from the
+rollups (``influx_roll``) as far as these are up to date.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from fleetgp.arrays import Array
 from fleetgp.runtime.influx_answers import Cell, Table
 from fleetgp.runtime.influx_names import RECEIVED, quoted, stored_name
 from fleetgp.store.base import Window
-from fleetgp.store.influx_lines import EARLIEST_MS, LATEST_MS, MS
-from fleetgp.store.sqlite_window import choose_grid
+from fleetgp.store.influx_lines import EARLIEST_MS, LATEST_MS, MINUTES, MS
+from fleetgp.store.sqlite_schema import MINUTE_MS
+from fleetgp.store.sqlite_sums import Grid, Steps
+from fleetgp.store.sqlite_window import as_window, choose_grid
 
 COLUMNS_A_QUERY = 100
 
 Query = Callable[[str], list[Table]]
 
 
-def read_window(query: Query, source: str, columns: Sequence[str], span_ms: tuple[int, int], max_points: int) -> Window:
-    """The window. source: measurement and the tags of the series, as after FROM. Columns unknown are NaN."""
+class Series(NamedTuple):
+    """Which rows: measurement and the tags of the series as a WHERE clause. rolled_ms: minutes before it are rolled up."""
+
+    measurement: str
+    tags: str
+    rolled_ms: int
+
+
+def read_window(
+    query: Query, series: Series, columns: Sequence[str], span_ms: tuple[int, int], max_points: int
+) -> Window:
+    """The window. Columns unknown are NaN."""
+    source = f'"{series.measurement}" WHERE {series.tags}'
     ends = _ends(query, source)
     if ends is None:
         return _empty(columns)
@@ -36,8 +50,24 @@ def read_window(query: Query, source: str, columns: Sequence[str], span_ms: tupl
     if len(few) <= max_points:
         return _raw(query, where, columns, len(few))
     grid = choose_grid(start_ms, end_ms, max_points)
-    every = f"GROUP BY time({grid.step_ms}ms, {grid.origin_ms % grid.step_ms}ms) fill(none)"
-    return _stepped(query, f"{where} {every}", columns, grid.step_ms)
+    wanted = list(dict.fromkeys(columns))
+    steps = Steps(wanted, grid.size)
+    for is_rolled, first_ms, last_ms in _parts(grid, series.rolled_ms):
+        name = series.measurement + (MINUTES if is_rolled else "")
+        every = f"GROUP BY time({grid.step_ms}ms, {grid.origin_ms % grid.step_ms}ms) fill(none)"
+        part = f'"{name}" WHERE {series.tags} AND {_between(first_ms, last_ms)} {every}'
+        _add(query, part, steps, grid, is_rolled=is_rolled)
+    return as_window(steps, wanted, columns, grid)
+
+
+def _parts(grid: Grid, rolled_ms: int) -> list[tuple[bool, int, int]]:
+    """What to take from rollups (true) and from raw rows, first and last ms of each: minutes that the span cuts are raw."""
+    begin_ms = -(-grid.start_ms // MINUTE_MS) * MINUTE_MS
+    end_ms = min((grid.end_ms + 1) // MINUTE_MS * MINUTE_MS, rolled_ms)
+    if grid.step_ms < MINUTE_MS or end_ms <= begin_ms:
+        return [(False, grid.start_ms, grid.end_ms)]
+    parts = [(False, grid.start_ms, begin_ms - 1), (True, begin_ms, end_ms - 1), (False, end_ms, grid.end_ms)]
+    return [part for part in parts if part[1] <= part[2]]
 
 
 def _ends(query: Query, source: str) -> tuple[int, int] | None:
@@ -73,22 +103,28 @@ def _raw(query: Query, where: str, columns: Sequence[str], n_rows: int) -> Windo
     return Window(np.array([int(row[0] or 0) // MS for row in rows], dtype=np.float64), values, values, values)
 
 
-def _stepped(query: Query, where: str, columns: Sequence[str], step_ms: int) -> Window:
-    wanted = list(dict.fromkeys(columns))
-    parts: list[tuple[list[str], Array, Array]] = []
+def _add(query: Query, part: str, steps: Steps, grid: Grid, *, is_rolled: bool) -> None:
+    """Add the server's aggregates of a part to the steps."""
+    wanted = list(steps.n)
     for first in range(0, len(wanted), COLUMNS_A_QUERY):
         some = wanted[first : first + COLUMNS_A_QUERY]
-        fields = [quoted(stored_name(name)) for name in some]
-        aggregates = ", ".join(f"mean({field}), min({field}), max({field})" for field in fields)
-        rows = _rows(query(f"SELECT {aggregates} FROM {where}"))
-        cells = np.array([row[1:] for row in rows], dtype=np.float64).reshape(-1, 3 * len(some))
-        parts.append((some, np.array([int(row[0] or 0) // MS for row in rows], dtype=np.float64), cells))
-    at_ms = np.unique(np.concatenate([times for _, times, _ in parts])) if parts else np.empty(0)
-    mean, low, high = ({name: np.full(len(at_ms), np.nan) for name in wanted} for _ in range(3))
-    for some, times, cells in parts:
-        where_to = np.searchsorted(at_ms, times)
+        aggregates = ", ".join(_aggregates(stored_name(name), is_rolled=is_rolled) for name in some)
+        rows = _rows(query(f"SELECT {aggregates} FROM {part}"))
+        numbers = [(int(row[0] or 0) // MS - grid.origin_ms) // grid.step_ms for row in rows]
         for i, name in enumerate(some):
-            mean[name][where_to], low[name][where_to], high[name][where_to] = cells[:, 3 * i : 3 * i + 3].T
-    for name in wanted:  # a mean lies between the extremes; its rounding may not
-        mean[name] = np.clip(mean[name], low[name], high[name])
-    return Window(at_ms, mean, low, high, step_ms)
+            steps.add(
+                name, [(number, *_quad(row[1 + 4 * i : 5 + 4 * i])) for number, row in zip(numbers, rows, strict=True)]
+            )
+
+
+def _aggregates(field: str, *, is_rolled: bool) -> str:
+    if not is_rolled:
+        name = quoted(field)
+        return f"count({name}), sum({name}), min({name}), max({name})"
+    count, total, low, high = (quoted(f"{what}_{field}") for what in ("count", "sum", "min", "max"))
+    return f"sum({count}), sum({total}), min({low}), max({high})"
+
+
+def _quad(cells: Sequence[Cell]) -> tuple[int, float, float, float]:
+    count, total, low, high = (float(cell) if isinstance(cell, (int, float)) else 0.0 for cell in cells)
+    return int(count), total, low, high

@@ -18,11 +18,13 @@ from fleetgp.store.base import Batch, WriteReport
 from fleetgp.store.influx_backlog import Backlog, Bounds
 from fleetgp.store.influx_late import plain_line, settle
 from fleetgp.store.influx_portion import Portion
+from fleetgp.store.influx_roll import roll
 
 FIRST_RETRY_S, LAST_RETRY_S, DENIED_RETRY_S = 0.25, 5.0, 10.0
 IDLE_S = 1.0
 PART_S = 2.0  # at the end, for what still waits
 NOTE_AFTER_S = 10.0
+ROLL_RETRY_S = 60.0
 
 
 class Shipper:
@@ -41,6 +43,7 @@ class Shipper:
         self._news = threading.Event()
         self._stopping = threading.Event()
         self._retry_s = FIRST_RETRY_S
+        self._next_roll_s = 0.0
         self._thread = threading.Thread(target=self._run, name="store.influx.ship", daemon=True)
 
     def start(self) -> None:
@@ -50,19 +53,20 @@ class Shipper:
         """Something was put into the backlog."""
         self._news.set()
 
-    def stop(self) -> None:
-        """End, after at most PART_S of sending what waits and the exchange in hand."""
+    def stop(self) -> bool:
+        """End, within PART_S and a little; False where a request is still in hand. It is then sent again by the next process."""
         self._stopping.set()
         self._news.set()
         if self._thread.is_alive():
-            self._thread.join(PART_S + self._client.access.timeout_s)
+            self._thread.join(PART_S + 0.5)
+        return not self._thread.is_alive()
 
     def step(self) -> float:
         """Send one portion; returns for how many seconds there is nothing to do (0: there is more)."""
         try:
             portion = self._backlog.take()
             if portion is None:
-                return IDLE_S
+                return 0.0 if self._roll() else IDLE_S
             dead = list(portion.refused)
             self._send(portion.lines + self._settle(portion, dead), dead)
             self._backlog.advance(portion, dead)
@@ -70,6 +74,16 @@ class Shipper:
             return self._fail(err)
         self.trouble, self.failing_since_s, self._retry_s = "", None, FIRST_RETRY_S
         return 0.0
+
+    def _roll(self) -> bool:
+        """Have the server roll up what is due; readers do without where it does not. True where there may be more."""
+        if self._clock.monotonic_s() < self._next_roll_s:
+            return False
+        try:
+            return roll(self._client, self._backlog)
+        except InfluxError:
+            self._next_roll_s = self._clock.monotonic_s() + ROLL_RETRY_S
+            return False
 
     def _settle(self, portion: Portion, dead: list[tuple[str, str]]) -> list[str]:
         """Lines of the rows that the server may know already."""
@@ -185,6 +199,7 @@ class InfluxWriter:
 
     def close(self) -> None:
         """Send what can still be sent within PART_S, then close; what is left goes on with the next process."""
-        self._shipper.stop()
+        has_ended = self._shipper.stop()
         self._backlog.close()
-        self._client.close()
+        if has_ended:  # a request in hand holds the client until the server answers, for which nobody waits here
+            self._client.close()

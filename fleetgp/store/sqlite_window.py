@@ -117,11 +117,16 @@ def _stepped(source: Source, columns: Sequence[str], grid: Grid) -> Window:
         add_raw(source, steps, grid, grid.start_ms, grid.end_ms)
     else:
         add_minutes(source, steps, grid)
-    any_n = np.sum([steps.n[name] for name in source.positions], axis=0) if source.positions else np.zeros(grid.size)
+    return as_window(steps, list(source.positions), columns, grid)
+
+
+def as_window(steps: Steps, known: Sequence[str], columns: Sequence[str], grid: Grid) -> Window:
+    """The points that have a value. known: columns that the steps speak of; all others are NaN."""
+    any_n = np.sum([steps.n[name] for name in known], axis=0) if known else np.zeros(grid.size)
     filled = np.flatnonzero(any_n)
     missing = np.full(len(filled), np.nan)
     mean, low, high = (dict.fromkeys(columns, missing) for _ in range(3))
-    for name in source.positions:
+    for name in known:
         n = steps.n[name][filled]
         low[name] = np.where(n > 0, steps.low[name][filled], np.nan)
         high[name] = np.where(n > 0, steps.high[name][filled], np.nan)

@@ -206,3 +206,16 @@ def test_a_broker_that_cannot_live_ends_the_bridge_with_its_words(bench: Bench, 
         assert own.wait() == 2
     assert "broker ended soon after its start" in own.said
     assert "Traceback" not in own.said
+
+
+def test_what_a_broker_sends_ahead_is_stored_without_waiting_for_more(
+    bench: Bench, desk: Desk, broker: EmbeddedBroker
+) -> None:
+    """A broker that has sent its 20 unacknowledged messages waits for us: we must not wait for it."""
+    bridge = bench.start("bridge", bridge__batch_s=60)
+    desk.until(lambda: desk.is_online("bridge"))
+    for sequence in range(30):
+        desk.say(SERIES, reading(sequence))
+    desk.until(lambda: rows(bench) == 30, 20.0)
+    assert bridge.stop() == 0
+    assert_each_once(bench, 30).close()

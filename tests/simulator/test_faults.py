@@ -166,6 +166,13 @@ def test_a_count_of_duplicates_is_that_many_right_behind_the_first() -> None:
     assert [out[index] for index in twice] == [messages[index] for index in truth["faults"][0]["indices"]]
 
 
+def test_a_count_is_met_however_few_messages_the_span_holds() -> None:
+    messages = recording(60, ("pump-1",))
+    for seed in range(20):
+        _, truth = injected(messages, "spike:sensors/pump-1:temperature@+10s+1s=5", seed=seed)
+        assert truth["faults"][0]["indices"] in ([10], [11])
+
+
 def test_reordered_messages_stay_within_their_window_and_receive_times_go_on() -> None:
     messages = recording(names=("pump-1",))
     out, truth = injected(messages, "reorder:sensors/pump-1@+1min..+2min=5")

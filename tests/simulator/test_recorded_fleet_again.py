@@ -20,7 +20,7 @@ def again(messages: list[Recorded]) -> Outcome:
     return run_again(lambda: iter(messages), load(None, {}, {}))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(9))
 def test_whatever_the_order_in_which_the_recorder_heard_it_everything_is_said_again(seed: int) -> None:
     jitter_ms = (5.0, 60.0, 300.0)[seed % 3]
     messages = Wire(seed, AGENTS, jitter_ms, loss=0.05 * (seed % 2)).run(40.0)

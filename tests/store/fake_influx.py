@@ -31,6 +31,7 @@ class FakeInflux:
         self.kept: dict[tuple[str, str], str] = {}
         self.requests: list[int] = []
         self.paths: list[str] = []
+        self.version = "1.8.10"
         self.released = threading.Event()
 
     def take(self, lines: list[str]) -> Refusal | None:
@@ -55,6 +56,7 @@ class FakeInflux:
 def _handler(fake: FakeInflux) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # or each refusal takes 40 ms
 
         def do_GET(self) -> None:
             self._answer(Refusal(204))
@@ -62,14 +64,15 @@ def _handler(fake: FakeInflux) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             fake.paths.append(self.path)
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            self._answer(fake.take(body.split("\n")) or Refusal(204))
+            is_query = self.path.startswith("/query")
+            self._answer(Refusal(400, "no queries") if is_query else fake.take(body.split("\n")) or Refusal(204))
 
         def _answer(self, answer: Refusal) -> None:
             if answer.after_s:
                 fake.released.wait(answer.after_s)
             body = json.dumps({"error": answer.words}).encode() if answer.status != 204 else b""
             self.send_response(answer.status)
-            self.send_header("X-Influxdb-Version", "1.8.10")
+            self.send_header("X-Influxdb-Version", fake.version)
             for name, value in answer.headers:
                 self.send_header(name, value)
             self.send_header("Content-Length", str(len(body)))

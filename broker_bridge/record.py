@@ -20,6 +20,7 @@ from pathlib import Path
 from broker_bridge.broker_losses import BrokerLosses
 from broker_bridge.connecting import wait_for_broker
 from broker_bridge.continuity import Continuity
+from broker_bridge.opening import Opening, twice
 from broker_bridge.own_time import own_time_ns
 from broker_bridge.rolling import Gone, Rolling
 from broker_bridge.screen import Screen, size, span
@@ -93,7 +94,7 @@ class Recorder:
         log = make_log("record", settings.text("logs.form"), settings.text("logs.level"), stream=self.screen)  # type: ignore[arg-type]
         config = SessionConfig(
             client_id=f"fleetgp-record-{os.getpid()}-{uuid.uuid4().hex[:6]}",
-            subscriptions=tuple((pattern, 1) for pattern in order.topics),
+            subscriptions=twice(order.topics) if order.keeps_retained else tuple((one, 1) for one in order.topics),
             keepalive_s=settings.whole("mqtt.keepalive_s"),
             inbox_capacity=INBOX,
             version=settings.text("mqtt.version"),
@@ -101,6 +102,8 @@ class Recorder:
         self.session = Session(self._link, config, clock=self.clock, birth=self._note_connection, log=log)
         self.losses = BrokerLosses(self._link, self.clock, settings.text("mqtt.version"))
         self.told = Recorded()
+        self._opening = Opening()
+        self._generation = -1
         self._connections: deque[tuple[int, int]] = deque()  # generation and time of each, from the session's thread
         self._topics: set[str] = set()
         self._flushed_s = self._checked_s = self.clock.monotonic_s()
@@ -111,8 +114,7 @@ class Recorder:
         self.session.start()
         try:
             self._connect()
-            self._begun_ns = self.clock.now_ns()
-            self.continuity = Continuity(self._begun_ns)
+            self.continuity = Continuity(self.clock.now_ns())
             self.file = Rolling(self.order.path, self._about(), self.order.rotate_bytes)
             started_s = self.clock.monotonic_s()
             try:
@@ -130,7 +132,8 @@ class Recorder:
         wait_for_broker(self.session, self._link, self._stopping, self.clock)
         refused = self.session.counters().get("subscriptions_refused", 0)
         if refused:
-            raise ServiceError(f"the broker refuses {refused} of these topics; check what it lets this user read")
+            count = (refused + 1) // 2 if self.order.keeps_retained else refused
+            raise ServiceError(f"the broker refuses {count} of these topics; check what it lets this user read")
 
     def _about(self) -> Mapping[str, str]:
         return {
@@ -163,6 +166,7 @@ class Recorder:
     def _take(self, batch: list[Incoming]) -> None:
         """Write what came, each connection's messages after the gap before it."""
         if not batch:
+            self._put(self._opening.release() if self._connections else self._opening.due(self.clock.monotonic_s()))
             while self._connections:
                 self._mark(self.continuity.connected(*self._connections.popleft()))
             return
@@ -177,25 +181,36 @@ class Recorder:
 
     def _write(self, batch: list[Incoming], generation: int) -> None:
         """Messages of one connection."""
+        if generation != self._generation:
+            self._put(self._opening.release())
+            self._generation = generation
         while self._connections and self._connections[0][0] <= generation:
             self._mark(self.continuity.connected(*self._connections.popleft()))
         # retained messages may come before the broker has confirmed the subscription
         self._mark(self.continuity.connected(generation, batch[0].received_ns))
-        file, keeps_retained, topics = self.file, self.order.keeps_retained, self._topics
-        written = 0
-        for m in batch:
-            if m.is_retained and not keeps_retained:
-                self.told.retained_left_out += 1
-                continue
-            file.write(
-                Message(m.topic, m.payload, m.received_ns, own_time_ns(m.payload), m.qos, m.is_retained, m.content_type)
-            )
-            if len(topics) < MOST_TOPICS:
-                topics.add(m.topic)
-            written += 1
         self.session.ack_all(batch)
-        self.told.messages += written
         self.continuity.heard(batch[-1].received_ns)
+        self._put(self._opening.take(batch, generation, self.clock.monotonic_s()))
+
+    def _put(self, batch: list[Incoming]) -> None:
+        """Into the file."""
+        if not self.order.keeps_retained:
+            news = [message for message in batch if not message.is_retained]
+            self.told.retained_left_out += len(batch) - len(news)
+            batch = news
+        if len(self._topics) < MOST_TOPICS:
+            self._topics.update(message.topic for message in batch)
+        write, written = self.file.write, 0
+        try:
+            for m in batch:
+                written += 1
+                write(
+                    Message(
+                        m.topic, m.payload, m.received_ns, own_time_ns(m.payload), m.qos, m.is_retained, m.content_type
+                    )
+                )
+        finally:
+            self.told.messages += written
 
     def _flush_if_due(self) -> None:
         now_s = self.clock.monotonic_s()
@@ -217,7 +232,10 @@ class Recorder:
     def _note_broker(self) -> None:
         before = self.told.broker_dropped
         self.losses.look()
-        self.told.broker_dropped = dropped = self.losses.tally.dropped
+        dropped = self.losses.tally.dropped
+        if dropped is not None and self.order.keeps_retained:
+            dropped = max(0, dropped - self._opening.repeats_dropped)
+        self.told.broker_dropped = dropped
         if dropped and not before:
             self.screen.say(
                 "the broker says that it has begun to drop messages, of ours or of others: publish with QoS 1, and give "
@@ -228,11 +246,11 @@ class Recorder:
         """A file that is no longer where it was made."""
         if gone is None:
             return
-        what = f"removed, with {gone.messages:,} messages in it" if gone.messages else "moved"
+        what = f"removed with {gone.messages:,} messages in it" if gone.messages else "moved"
         self.screen.say(f"{gone.path} was {what} while it was written; going on in {self.file.files[-1]}")
         if gone.messages:
-            since_ns, now_ns = self._begun_ns, self.clock.now_ns()
-            self._mark(Gap(since_ns, max(since_ns, now_ns), f"{gone.path.name} was removed while it was written"))
+            now_ns = self.clock.now_ns()
+            self._mark(Gap(min(gone.first_ns, now_ns), now_ns, f"{gone.path.name} was removed while it was written"))
 
     def _mark(self, gap: Gap | None) -> None:
         if gap is None:
@@ -249,6 +267,7 @@ class Recorder:
         told = self.told
         try:
             if not told.trouble:
+                self._put(self._opening.release())
                 self._mark(self.continuity.ended(self.clock.now_ns(), is_connected=self.session.is_connected))
                 self._note_losses()
             dropped = "not told" if told.broker_dropped is None else str(told.broker_dropped)
@@ -256,6 +275,8 @@ class Recorder:
         except RecordingError as err:
             told.trouble = told.trouble or str(err)
         self._thrown_away()
+        told.messages -= self.file.unwritten
+        told.lost += self.file.unwritten
         if told.broker_dropped is not None:
             told.broker_dropped_more = self.losses.tally.is_at_least
             told.broker_told_s = self.clock.monotonic_s() - self.losses.tally.told_s

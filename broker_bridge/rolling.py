@@ -15,10 +15,14 @@ CLOSING = "went on in the next file"
 
 
 class Gone(NamedTuple):
-    """A file that was moved or removed while it was written. messages: lost with it, 0 where it was only moved."""
+    """A file that was moved or removed while it was written. messages: lost with it, 0 where it was only moved.
+
+    first_ns: when the first of them came, UTC epoch ns.
+    """
 
     path: Path
     messages: int
+    first_ns: int
 
 
 class Rolling:
@@ -50,6 +54,11 @@ class Rolling:
     def bytes_written(self) -> int:
         """Of all files."""
         return self._finished_bytes + self._writer.bytes_written
+
+    @property
+    def unwritten(self) -> int:
+        """Messages and gaps that the present file does not hold yet, or never will where the disk refuses."""
+        return self._writer.unwritten
 
     @property
     def is_full(self) -> bool:
@@ -87,7 +96,7 @@ class Rolling:
         links = self._writer.links
         if links is None:
             return None
-        gone = Gone(self._writer.path, 0 if links else self._writer.digest.messages)
+        gone = Gone(self._writer.path, 0 if links else self._writer.digest.messages, self._writer.first_ns)
         self.messages_gone += gone.messages
         self.files.remove(gone.path)
         return gone

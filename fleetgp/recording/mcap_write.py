@@ -85,6 +85,16 @@ class McapWriter:
         return self._file.size
 
     @property
+    def first_ns(self) -> int:
+        """When the earliest message was received that is in the file, UTC epoch ns; far in the future where none is."""
+        return self._first_ns
+
+    @property
+    def unwritten(self) -> int:
+        """Messages and gaps of the open chunk, which is not in the file yet."""
+        return self.digest.messages + self.digest.gaps - sum(self._counts.values())
+
+    @property
     def is_roomy(self) -> bool:
         """Whether some thousand new topics still have their place: an MCAP file has no more than 65,535 channels."""
         return len(self._channels) < MAX_CHANNELS - ROOM

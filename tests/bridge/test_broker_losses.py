@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import paho.mqtt.client as paho
 import pytest
+from plain_mosquitto import plain_mosquitto, publisher
 
-from broker_bridge.broker import EmbeddedBroker, is_answering
+from broker_bridge.broker import EmbeddedBroker
 from broker_bridge.broker_losses import DROPPED, UPTIME, BrokerLosses, Tally
 from fleetgp.runtime.clock import SystemClock
 from fleetgp.runtime.mqtt import Incoming, parse_url
-
-CONFIG = "listener {port} 127.0.0.1\nallow_anonymous true\nsys_interval 1\nmax_queued_messages 10\n"
 
 
 def told(*messages: tuple[str, str, bool]) -> Tally:
@@ -50,48 +47,35 @@ def test_silence_is_not_taken_for_nothing() -> None:
     assert told((UPTIME, "9000 seconds", True)).dropped == 0
 
 
-@pytest.fixture
-def narrow(tmp_path: Path, free_port: int, eventually: Callable[..., None]) -> Iterator[int]:
-    """The port of a mosquitto that keeps ten messages for a slow subscriber, and counts every second."""
-    program = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
-    if program is None:
-        pytest.skip("mosquitto is not installed here (apt-get install mosquitto)")
-    (tmp_path / "narrow.conf").write_text(CONFIG.format(port=free_port))
-    with subprocess.Popen([program, "-c", str(tmp_path / "narrow.conf")], stderr=subprocess.DEVNULL) as process:
-        eventually(lambda: is_answering(free_port))
-        yield free_port
-        process.terminate()
-
-
 @pytest.mark.broker
 def test_its_count_is_what_a_subscriber_that_reads_nothing_did_not_get(
-    narrow: int, eventually: Callable[..., None]
+    tmp_path: Path, free_port: int, eventually: Callable[..., None]
 ) -> None:
-    losses = BrokerLosses(parse_url(f"mqtt://127.0.0.1:{narrow}"), SystemClock(), "3.1.1")
+    with plain_mosquitto(tmp_path, free_port, "sys_interval 1", "max_queued_messages 10") as port:
+        _compare(port, eventually)
+
+
+def _compare(port: int, eventually: Callable[..., None]) -> None:
+    losses = BrokerLosses(parse_url(f"mqtt://127.0.0.1:{port}"), SystemClock(), "3.1.1")
     losses.start()
     heard: list[bytes] = []
     slow = paho.Client(paho.CallbackAPIVersion.VERSION2)
     slow.on_message = lambda client, data, message: heard.append(message.payload)
-    slow.connect("127.0.0.1", narrow)
+    slow.connect("127.0.0.1", port)
     slow.subscribe("x/#", 1)
     for _ in range(10):
         slow.loop(0.02)
-    publisher = paho.Client(paho.CallbackAPIVersion.VERSION2)
-    publisher.connect("127.0.0.1", narrow)
-    publisher.loop_start()
-    sent = [publisher.publish("x/a", b"y" * 1000, qos=1) for _ in range(3000)]
-    for one in sent:
-        one.wait_for_publish(10.0)
-    publisher.disconnect()
-    publisher.loop_stop()
+    with publisher(port) as client:
+        for _ in range(3000):
+            client.publish("x/a", b"y" * 1000, qos=1)
 
     def is_all_told() -> bool:
         slow.loop(0.02)
         losses.look()
-        return len(heard) + (losses.tally.dropped or 0) == len(sent)
+        return len(heard) + (losses.tally.dropped or 0) == 3000
 
     eventually(is_all_told, 15.0)
-    assert 0 < len(heard) < len(sent)
+    assert 0 < len(heard) < 3000
     losses.stop()
     losses.stop()
 

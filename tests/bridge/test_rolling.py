@@ -78,7 +78,7 @@ def test_a_file_that_is_removed_while_it_is_written_is_told_with_what_was_in_it(
     assert rolling.flush() is None
     (tmp_path / "deep" / "day.mcap").unlink()
     (tmp_path / "deep").rmdir()
-    assert rolling.flush() == Gone(tmp_path / "deep" / "day.mcap", 5)
+    assert rolling.flush() == Gone(tmp_path / "deep" / "day.mcap", 5, 1_000_000)
     rolling.write(MESSAGES[5])
     rolling.close()
     (left,) = rolling.files
@@ -90,7 +90,7 @@ def test_a_file_that_is_moved_while_it_is_written_is_closed_where_it_is(tmp_path
     rolling = Rolling(tmp_path / "day.mcap", {}, None)
     rolling.write(MESSAGES[0])
     (tmp_path / "day.mcap").rename(tmp_path / "kept.mcap")
-    assert rolling.flush() == Gone(tmp_path / "day.mcap", 0)
+    assert rolling.flush() == Gone(tmp_path / "day.mcap", 0, 1_000_000)
     rolling.close()
     assert mcap.verify(tmp_path / "kept.mcap").is_whole
     assert list(mcap.read(tmp_path / "kept.mcap")) == [MESSAGES[0]]

@@ -44,9 +44,12 @@ class Opening:
             self._quiet_by_s, self._ends_by_s = now_s + QUIET_S, now_s + LONGEST_S
         if not self._is_open:
             return batch
-        self._held += batch
         if any(message.is_retained for message in batch):
             self._quiet_by_s = now_s + QUIET_S
+        elif not self._held:  # news come behind what is remembered: there was nothing
+            self._is_open = False
+            return batch
+        self._held += batch
         return self.due(now_s)
 
     def due(self, now_s: float) -> list[Incoming]:

@@ -40,6 +40,7 @@ WORDS = {
     "time": "times that cannot be read",
     "field_text": "fields of text",
     "field_range": "fields of numbers beyond any reading",
+    "columns": "columns that hold no numbers",
     "other topics": "messages on other topics",
     "other times": "messages of other times",
 }

@@ -182,7 +182,7 @@ def _told(finding: Finding, seconds: float) -> list[str]:
     state = "whole" if about.is_whole else "damaged: fleetgp recordings verify says where"
     lines = [f"{finding.path}: {FORMS[finding.kind]}, {size(finding.path.stat().st_size)}, {state}"]
     if about.first_ns is not None and about.last_ns is not None:
-        rate = f", {about.messages / seconds:.3g} a second" if seconds else ""
+        rate = f", {_rate(about.messages, seconds)}" if seconds else ""
         lines.append(f"from {_when(about.first_ns)} to {_when(about.last_ns)} UTC, {span(seconds)}")
         lines.append(f"{about.messages:,} messages{rate}, {size(about.payload_bytes)} of payloads")
     lines += [f"{name:<14} {_shown(value)}" for name, value in {**about.session, **about.end}.items()]
@@ -190,11 +190,11 @@ def _told(finding: Finding, seconds: float) -> list[str]:
     lines += [f"gap            {_when(gap.start_ns)} to {_when(gap.end_ns)}: {gap.why}" for gap in about.gaps[:SHOWN]]
     if about.gap_count > SHOWN:
         lines.append(f"and {about.gap_count - SHOWN:,} more gaps; --json has them")
-    rows = [("topic", "messages", "a second", "retained", "payloads", "first (UTC)", "last (UTC)")]
+    rows = [("topic", "messages", "rate", "retained", "payloads", "first (UTC)", "last (UTC)")]
     most = sorted(about.topics, key=lambda name: -about.topics[name].messages)[:SHOWN_TOPICS]
     for name in sorted(most):
         topic = about.topics[name]
-        rate = f"{topic.messages / seconds:.3g}" if seconds else ""
+        rate = _rate(topic.messages, seconds) if seconds else ""
         counts = (f"{topic.messages:,}", rate, f"{topic.retained:,}", size(topic.bytes))
         rows.append((name, *counts, _when(topic.first_ns), _when(topic.last_ns)))
     left = len(about.topics) - len(most)
@@ -204,6 +204,11 @@ def _told(finding: Finding, seconds: float) -> list[str]:
         _table(rows),
         *([f"and {left:,} more topics of fewer messages; --json has them"] if left else []),
     ]
+
+
+def _rate(messages: int, seconds: float) -> str:
+    """54.9/s, or where they are seldom 1 in 10:00 min."""
+    return f"{messages / seconds:.3g}/s" if messages > seconds / 10 else f"1 in {span(seconds / max(messages - 1, 1))}"
 
 
 def _verify(args: Namespace) -> int:

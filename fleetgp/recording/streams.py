@@ -107,6 +107,9 @@ def as_messages(
     found = [stream for stream in streams(tables or [path], spec) if stream.path == path]
     if spec is None or spec.time.is_open or not spec.inputs:
         seen = discover(found, None if spec is None else spec.time)
+        left = sum(reason.startswith("left out") for reason in seen.reasons)
+        if skipped is not None and left:
+            skipped.add("columns", left)
         inputs = Wanted(channels=tuple(Channel(name=name) for name in seen.columns))
         spec = RecordingSpec(time=seen.time, wanted=inputs if spec is None or not spec.inputs else spec.wanted)
     names = [item.name for item in spec.inputs]

@@ -41,6 +41,13 @@ def test_news_keep_their_place_and_are_never_taken_for_memory() -> None:
     assert opening.repeats_dropped == 1
 
 
+def test_nothing_is_held_where_nothing_is_remembered() -> None:
+    opening = Opening()
+    came = [said("a", is_retained=False)]
+    assert opening.take(came, 1, 0.0) is came
+    assert opening.release() == []
+
+
 def test_what_is_held_is_bounded_in_time_and_number() -> None:
     opening = Opening()
     for tenth in range(int(LONGEST_S * 10)):

@@ -98,7 +98,7 @@ def test_info_tells_topics_rates_gaps_and_session(whole: Path, capsys: pytest.Ca
     ]
     assert report["session"]["broker"] == "mqtt://here"
     text = said(capsys, "info", whole)
-    assert "60 messages, 1.02 a second" in text
+    assert "60 messages, 1.02/s" in text
     assert "the broker was away" in text
 
 

@@ -49,10 +49,18 @@ def test_a_table_is_described_and_checked_as_the_messages_it_would_send(
     path = table(tmp_path / "pump.csv")
     report = told(capsys, "info", path)
     assert (report["messages"], report["seconds"], list(report["topics"])) == (40, 39 * 60, ["sensors/pump"])
+    assert "40 messages, 1 in 1:00 min" in said(capsys, "info", path)
     path.write_text(path.read_text() + "yesterday,1\n2026-03-04T10:00:00.000Z,warm\n")
     report = told(capsys, "verify", path, status=1)
     assert (report["messages"], report["damages"]) == (41, ["rows without a readable time: 1"])
     assert report["notes"] == ["left out: cells that are no number 1"]
+
+
+def test_columns_that_are_left_out_of_a_table_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "air.csv"
+    path.write_text("time,wind,temp\n" + "".join(f"2026-03-04T09:{n:02}:00Z,NNW,{n}\n" for n in range(40)))
+    assert told(capsys, "convert", path, tmp_path / "air.mcap")["left_out"] == {"columns": 1}
+    assert "columns that hold no numbers 1" in said(capsys, "info", path)
 
 
 def test_a_device_column_of_one_value_names_the_device_through_every_form(

@@ -15,6 +15,7 @@ from fleetgp.runtime.link import Outgoing
 
 BATCH = 100  # messages at once where the speed is not bounded
 ROOM = 500  # unconfirmed messages at which sending goes on after the broker had stalled it
+PAUSE_S = 1.0  # a wait that is told of
 STEP_S = 0.1  # longest wait: bounds how late a stop or an outage is noticed
 AWAY_S = 60.0  # how long a broker may be away, or take nothing
 MOST_RETURNS = 3  # of one message, until its topic is believed to be what the broker does not want
@@ -42,7 +43,8 @@ class Player:
     """Plays one sequence. speed: recording seconds a second, None = as fast as the broker takes them.
 
     wait: sleeps up to so many seconds, True when the replay is to stop. say: told in plain words what goes wrong.
-    watch: called now and then with the last message that was due.
+    watch: called now and then with the last message that was due. pause: called while it waits, with the next one and the
+    seconds until then.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Player:
         speed: float | None = 1.0,
         say: Callable[[str], None] = lambda text: None,
         watch: Callable[[Due], None] = lambda due: None,
+        pause: Callable[[Due, float], None] = lambda due, left_s: None,
     ) -> None:
         self._way = way
         self._clock = clock
@@ -61,6 +64,7 @@ class Player:
         self._speed = speed
         self._say = say
         self._watch = watch
+        self._pause = pause
         self._begin_s = 0.0
         self._waiting: list[Outgoing] = []
         self._first_back: Outgoing | None = None
@@ -73,17 +77,22 @@ class Player:
         self.resent = 0
         self.refused = 0
         self.away_s = 0.0
+        self.first_ns: int | None = None  # the earliest and latest receive time of what was played
+        self.last_ns: int | None = None
         self.is_stopped = False
 
     def play(self, dues: Iterable[Due]) -> None:
         """Send all, or until ``wait`` says stop. Raises ServiceError where the broker stays away or takes nothing."""
-        self._begin_s = self._clock.monotonic_s()
         most = 1 if self._speed is not None else BATCH
         for due in dues:
+            if self.first_ns is None:  # the clock starts when there is something to play
+                self._begin_s = self._clock.monotonic_s()
             if self._speed is not None:
-                self._keep_time(due.offset_ns / 1e9 / self._speed)
+                self._keep_time(due, due.offset_ns / 1e9 / self._speed)
             if self.is_stopped:
                 break
+            self.first_ns = due.at_ns if self.first_ns is None else min(self.first_ns, due.at_ns)
+            self.last_ns = due.at_ns if self.last_ns is None else max(self.last_ns, due.at_ns)
             if due.message.topic in self._refused_topics:
                 self.refused += 1
                 continue
@@ -107,13 +116,15 @@ class Player:
                 self.is_stopped = self._wait(STEP_S)
         return self._way.unconfirmed + len(self._waiting)
 
-    def _keep_time(self, after_s: float) -> None:
+    def _keep_time(self, due: Due, after_s: float) -> None:
         """Wait until a message is due, and note how late it is."""
         while not self.is_stopped:
             left_s = self._begin_s + after_s - self._clock.monotonic_s()
             if left_s <= 0:
                 self.lateness.add(-1000.0 * left_s)
                 return
+            if left_s > PAUSE_S:
+                self._pause(due, left_s)
             self.is_stopped = self._wait(min(left_s, STEP_S))
 
     def _send(self) -> None:

@@ -126,8 +126,13 @@ def read_message(data: bytes, start: int, end: int, channels: dict[int, Describe
 def add_channel(body: bytes, channels: dict[int, Described]) -> None:
     """Read a channel record's body. Raises one of DAMAGED."""
     channel = Channel.read(ReadDataStream(BytesIO(body)))
+    channels[channel.id] = described(channel)
+
+
+def described(channel: Channel) -> Described:
+    """What a channel's record says."""
     told = channel.metadata
-    channels[channel.id] = Described(
+    return Described(
         topic=channel.topic,
         qos=int(told["qos"]) if told.get("qos", "") in {"0", "1", "2"} else 0,
         is_retained=told.get("retain") == "true",

@@ -63,10 +63,21 @@ def numbered(messages: Iterator[Recorded]) -> Iterator[tuple[int, Recorded]]:
 
 
 def inject_into(
-    read: Callable[[], Iterator[Recorded]], faults: Sequence[Fault], seed: int
+    read: Callable[[], Iterator[Recorded]],
+    faults: Sequence[Fault],
+    seed: int,
+    is_wanted: Callable[[Recorded], bool] = lambda one: True,
 ) -> tuple[Iterator[Recorded], Truth]:
-    """The same for a recording that can be read twice: a first pass measures standard deviations, where any are wanted."""
-    return inject(read(), measured(read(), faults), seed)
+    """The same for a recording that can be read twice: a first pass measures standard deviations, where any are wanted.
+
+    is_wanted: which messages and gaps there are to put faults into; all others are left out.
+    """
+    faults = measured(read(), faults)
+    whole = read()
+    first = next(whole, None)
+    items = numbered(whole if first is None else itertools.chain([first], whole))
+    chosen = (item for item in items if is_wanted(item[1]))
+    return inject_chosen(chosen, 0 if first is None else begin_ns(first), faults, seed)
 
 
 def measured(messages: Iterator[Recorded], faults: Sequence[Fault]) -> list[Fault]:

@@ -46,9 +46,9 @@ class Progress:
                 "makes that shorter"
             )
         if self.screen.is_due and self.player is not None:
-            self.screen.show(f"{self._line(due, self.player)}  next in {span(left_s)}")
+            self.screen.show(self._line(due, self.player, f"  next in {span(left_s)}"))
 
-    def _line(self, due: Due, player: Player) -> str:
+    def _line(self, due: Due, player: Player, ahead: str = "") -> str:
         first_ns = player.first_ns or due.at_ns
         last_ns = min(self.last_ns, self.timeline.selection.end_ns or self.last_ns)
         at_ns = player.last_ns or due.at_ns
@@ -58,7 +58,7 @@ class Progress:
         loop = f"  loop {self.timeline.loop}" if self.timeline.loop > 1 else ""
         passed_s = self.clock.monotonic_s() - self.begin_s
         rate = player.sent / passed_s if passed_s > 0 else 0.0
-        return f"{bar}{iso(at_ns)}  {messages(player.sent)}, {rate:,.0f}/s{late}{loop}"
+        return f"{bar}{iso(at_ns)}  {messages(player.sent)}, {rate:,.0f}/s{ahead}{late}{loop}"
 
 
 def iso(at_ns: int | None) -> str:

@@ -69,6 +69,11 @@ def unpack(body: bytes) -> bytes:
     return data
 
 
+def times_of(body: bytes) -> tuple[int, int] | None:
+    """First and last time of a chunk as its head says, UTC epoch ns; None where it is too short for one."""
+    return _CHUNK.unpack_from(body)[:2] if len(body) >= _CHUNK.size else None
+
+
 def _decompress(name: bytes, data: bytes, size: int) -> bytes:
     if name == b"zstd":
         if zstandard.frame_content_size(data) not in (size, -1):  # before that much memory is taken

@@ -44,9 +44,10 @@ def glance(path: Path) -> Glance | None:
 
 
 class Place(NamedTuple):
-    """Where to begin to read: offset of a chunk in the file, and the channels of the whole file."""
+    """Where to begin to read: a chunk's offset in the file, its first and last time, and the channels of the whole file."""
 
     offset: int
+    times: tuple[int, int]
     channels: tuple[Channel, ...]
 
 
@@ -62,7 +63,9 @@ def place_of(path: Path, begin_ns: int) -> Place | None:
     later = next((chunk for chunk in chunks if chunk.message_end_time >= begin_ns), chunks[-1] if chunks else None)
     if later is None or later is chunks[0]:
         return None
-    return Place(later.chunk_start_offset, tuple(summary.channels.values()))
+    return Place(
+        later.chunk_start_offset, (later.message_start_time, later.message_end_time), tuple(summary.channels.values())
+    )
 
 
 def _summary(path: Path) -> Summary | None:

@@ -22,6 +22,7 @@ from fleetgp.recording.mcap_chunk import (
     described,
     read_message,
     read_records,
+    times_of,
     unpack,
 )
 from fleetgp.recording.mcap_file import Damaged, Record, RecordFile
@@ -102,10 +103,21 @@ class Scan:
             self._note(0, str(err))
 
     def _pass_over(self, file: RecordFile, begin_ns: int) -> None:
-        if (place := place_of(self.path, begin_ns)) is not None and file.position < place.offset < file.size:
+        place = place_of(self.path, begin_ns)
+        if place is None or not file.position < place.offset < file.size:
+            return
+        start, crc = file.position, file.crc
+        file.move_to(place.offset)
+        try:
+            record = file.next_record()
+        except Damaged:
+            record = None
+        if record is not None and record.opcode == Opcode.CHUNK and times_of(record.body) == place.times:
             self._channels = {channel.id: described(channel) for channel in place.channels}
             self._is_part = True
-            file.move_to(place.offset)
+            start = place.offset
+        file.move_to(start)
+        file.crc = crc
 
     def _next_record(self, file: RecordFile) -> Record | None:
         while True:

@@ -7,15 +7,16 @@ import sys
 import threading
 import uuid
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from broker_bridge.connecting import wait_for_broker
 from broker_bridge.replay import Player
 from broker_bridge.run_record import write_json
 from broker_bridge.screen import Screen
-from broker_bridge.timeline import Timeline
-from fleetgp.errors import FleetError, ServiceError
+from broker_bridge.selection import EARLIER
+from broker_bridge.timeline import Change, Timeline
+from fleetgp.errors import FleetError, RecordingError, ServiceError
 from fleetgp.recording import spec
 from fleetgp.recording.message import Recorded
 from fleetgp.runtime.arguments import from_arguments
@@ -24,8 +25,8 @@ from fleetgp.runtime.logs import make_log
 from fleetgp.runtime.mqtt import Link, Session, SessionConfig
 from fleetgp.runtime.program import broker_link, stop_on_signals
 from fleetgp.runtime.settings import Settings
-from simulator.faults import Fault, Truth, inject_into, parse
-from simulator.replay_report import Progress, gap_line, iso, summary
+from simulator.faults import Fault, Truth, inject_chosen, measured, parse
+from simulator.replay_report import Progress, gap_line, iso, nothing, summary
 from simulator.replay_words import cut_of, speed_of
 from simulator.sources import Sources
 
@@ -49,8 +50,12 @@ def run_replay(args: Namespace) -> int:
     screen = Screen(clock)
     sources = Sources(args.files, described, screen.say)
     truths: list[Truth] = []
-    read = _with_faults(sources.read, faults, args.seed, truths) if faults else sources.read
-    timeline = Timeline(read, cut, now_ns=clock.now_ns, on_gap=lambda gap: screen.say(gap_line(gap)))
+    change = _changing(measured(sources.read(), faults), args.seed, truths) if faults else None
+    timeline = Timeline(
+        sources.read, cut, now_ns=clock.now_ns, on_gap=lambda gap: screen.say(gap_line(gap)), change=change
+    )
+    if not timeline.open():  # found before anything is connected, for it may take its time
+        raise RecordingError(nothing(timeline, sources.damages))
     if cut.shift_ns is not None and speed != 1.0:
         screen.say(AHEAD)
     link = broker_link(settings)
@@ -59,37 +64,41 @@ def run_replay(args: Namespace) -> int:
     try:
         wait_for_broker(session, link, stop, clock)
         progress = Progress(screen, clock, timeline, sources.last_ns)
-        player = Player(session.lane, clock, stop.wait, speed=speed, say=screen.say, watch=progress.watch)
+        player = Player(
+            session.lane, clock, stop.wait, speed=speed, say=screen.say, watch=progress.watch, pause=progress.pause
+        )
         progress.begin(player)
         report = _play(player, timeline, clock)
     finally:
         session.stop(timeout_s=PART_S)
         screen.clear()
+    if sources.passed_over:
+        report["left_out"][EARLIER] = report["left_out"].get(EARLIER, 0) + sources.passed_over
     report |= {"speed": args.speed, "retained_as": cut.retained, "damaged": sources.damages}
     report["faults"] = truths[0].document() if truths else None
     report["refused"] += session.counters().get("refused_by_broker", 0)
     report["content_types_dropped"] = timeline.typed if settings.text("mqtt.version") != "5" else 0
-    lines = summary(report) + (truths[0].lines() if truths else [])
+    report["idle_faults"] = truths[0].idle() if truths and not (report["stopped"] and timeline.loop == 1) else []
+    lines = summary(report) + (truths[0].lines() if truths else []) + report["idle_faults"]
     print("\n".join(lines), file=sys.stderr if args.json == "-" else sys.stdout)
     if args.json:
         write_json(report, args.json)
     if report["trouble"]:
         raise ServiceError(f"the replay ended early: {report['trouble']}")
     is_early = report["stopped"] and cut.loops is not None
-    return 1 if is_early or report["unconfirmed"] or report["refused"] or sources.damages or not report["sent"] else 0
+    troubles = ("unconfirmed", "refused", "damaged", "idle_faults")
+    return 1 if is_early or any(report[name] for name in troubles) or not report["sent"] else 0
 
 
-def _with_faults(
-    read: Callable[[], Iterator[Recorded]], faults: Sequence[Fault], seed: int, truths: list[Truth]
-) -> Callable[[], Iterator[Recorded]]:
-    """The recording with faults in it, the same in every loop; ``truths`` gets what was done, one a loop."""
+def _changing(faults: Sequence[Fault], seed: int, truths: list[Truth]) -> Change:
+    """Puts faults into the messages that are played, the same in every loop; ``truths`` gets what was done, one a loop."""
 
-    def with_faults() -> Iterator[Recorded]:
-        messages, truth = inject_into(read, faults, seed)
+    def change(items: Iterator[tuple[int, Recorded]], first_ns: int) -> Iterator[Recorded]:
+        messages, truth = inject_chosen(items, first_ns, faults, seed)
         truths.append(truth)
         return messages
 
-    return with_faults
+    return change
 
 
 def _session(link: Link, settings: Settings, clock: SystemClock, screen: Screen) -> Session:
@@ -121,12 +130,14 @@ def _play(player: Player, timeline: Timeline, clock: SystemClock) -> dict[str, A
         "messages_per_s": round(player.sent / seconds, 1) if seconds else 0.0,
         "late": player.lateness.figures(),
         "broker_away_s": round(player.away_s, 3),
-        "first": iso(timeline.first_ns),
-        "last": iso(timeline.last_ns),
+        "first": iso(player.first_ns),
+        "last": iso(player.last_ns),
         "loops": timeline.loop,
         "retained": timeline.retained,
         "left_out": dict(timeline.left_out),
         "times_not_moved": dict(timeline.unmoved),
+        "out_of_order": timeline.early,
+        "pauses_shortened": timeline.shortened,
         "gaps": [gap._asdict() for gap in timeline.gaps],
         "stopped": player.is_stopped,
         "trouble": trouble,

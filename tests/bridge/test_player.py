@@ -34,7 +34,7 @@ class FakeWay:
     def unconfirmed(self) -> int:
         return len(self.pending) + len(self.returned)
 
-    def hand_over(self, messages: list[Outgoing]) -> int:
+    def hand_over(self, messages: list[Outgoing], *, is_urgent: bool = False) -> int:
         if not self.is_open or self.returned:
             return 0
         taken = messages[: self.room - len(self.pending)]
@@ -182,8 +182,8 @@ def test_at_full_speed_no_more_is_on_its_way_than_there_is_room_for(stage: Stage
     player = stage.player(None)
     taken = stage.way.hand_over
 
-    def watched(messages: list[Outgoing]) -> int:
-        count = taken(messages)
+    def watched(messages: list[Outgoing], *, is_urgent: bool = False) -> int:
+        count = taken(messages, is_urgent=is_urgent)
         most.append(len(stage.way.pending))
         return count
 

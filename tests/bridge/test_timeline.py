@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_bridge.timeline import Cut, Due, Moment, Timeline
+from broker_bridge.cut import Cut, Moment
+from broker_bridge.timeline import Due, Timeline
 from fleetgp.recording.message import Gap, Message, Recorded
 
 SECOND = 1_000_000_000
@@ -23,7 +24,7 @@ def message(offset_s: float, topic: str = "sensors/a", **fields: object) -> Mess
 
 
 def timeline(recorded: Sequence[Recorded], cut: Cut) -> Timeline:
-    return Timeline(lambda: iter(recorded), cut, now_ns=lambda: NOW)
+    return Timeline(lambda begin_ns: iter(recorded), cut, now_ns=lambda: NOW)
 
 
 def offsets_s(dues: Iterable[Due]) -> list[float]:
@@ -136,7 +137,7 @@ def test_gaps_are_told_as_they_are_met_and_once_for_all_loops() -> None:
     told: list[Gap] = []
     gap = Gap(START + SECOND, START + 5 * SECOND, "no connection to the broker")
     recorded = [message(0), gap, message(6)]
-    looped = Timeline(lambda: iter(recorded), Cut(loops=2), now_ns=lambda: NOW, on_gap=told.append)
+    looped = Timeline(lambda begin_ns: iter(recorded), Cut(loops=2), now_ns=lambda: NOW, on_gap=told.append)
     dues = iter(looped)
     next(dues)
     assert told == []

@@ -246,14 +246,14 @@ def test_a_slow_owner_of_a_full_inbox_keeps_its_connection(broker: EmbeddedBroke
     """Many messages come in one piece, longer to take than one may wait; each may wait for its room, and pings go out
     meanwhile."""
     slow = desk.connected(
-        broker.url, "slow", subscriptions=ALL, is_persistent=True, inbox_capacity=2, inbox_wait_s=1.5, keepalive_s=1
+        broker.url, "slow", subscriptions=ALL, is_persistent=True, inbox_capacity=2, inbox_wait_s=2.5, keepalive_s=2
     )
     writer = desk.connected(broker.url, "writer")
     for number in range(60):
         assert writer.publish(Outgoing("t/a", b"%d" % number, 1))
     pause, got = threading.Event(), list[str]()
     for _ in range(60):
-        pause.wait(0.04)
+        pause.wait(0.06)
         got += texts(collect(slow, 1))
     assert got == [str(number) for number in range(60)]
     assert slow.counters()["connects"] == 1

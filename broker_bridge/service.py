@@ -149,6 +149,8 @@ class Bridge:
         self.next_maintenance_s = self.program.clock.monotonic_s() + MAINTAIN_S
         if isinstance(self.writer, Forwarding):
             self._warn(self.writer.note())
+            if news := self.writer.news():
+                self.program.log.info(news)
         try:
             self.writer.maintain(self.program.clock.now_ms())
         except StorageError as err:

@@ -20,6 +20,7 @@ from fleetgp.recording.spec import RecordingSpec, TimeSpec
 from fleetgp.recording.streams import Stream, find
 from fleetgp.schema import Channel
 from fleetgp.wanted import Wanted, wanted
+from simulator.watching import look_for_devices
 
 NAMED = 8
 
@@ -35,7 +36,7 @@ class Understood(NamedTuple):
 def understood(files: Sequence[Path], spec_file: Path | None) -> Understood:
     """Raises ConfigError or RecordingError where spec and files do not fit, or nothing can be chosen."""
     described = spec.load(spec_file) if spec_file is not None else None
-    found = find(files, described)
+    found = find(files, described, look_for_devices)
     streams, why = (found.streams, ()) if described is not None and described.inputs else alike(found.streams)
     described, choice = complete(streams, described, str(spec_file or "what was chosen"))
     reasons = (*found.reasons, *why, *choice.reasons)
@@ -47,7 +48,7 @@ def readable(files: Sequence[Path], spec_file: Path | None) -> tuple[list[Stream
     described = spec.load(spec_file) if spec_file is not None else None
     if described is None or not described.inputs or described.time.is_open:
         return understood(files, spec_file)[:2]
-    return find(files, described).streams, described
+    return find(files, described, look_for_devices).streams, described
 
 
 def completed(files: Sequence[Path], spec_file: Path | None) -> tuple[RecordingSpec, Choice]:

@@ -17,6 +17,7 @@ from urllib.parse import urlencode
 
 from fleetgp.runtime.influx_answers import InfluxError, Table, read_reply, refusal, unreachable
 from fleetgp.runtime.influx_http import Address, Answer, Line
+from fleetgp.runtime.influx_names import quoted
 
 ServerKind = Literal["influxdb1", "influxdb2", "influxdb3", "victoriametrics"]
 CHUNK_ROWS = 10_000
@@ -89,9 +90,15 @@ class Client:
         try:
             self._writer.write(lines)
         except InfluxError as err:
-            if err.verdict == "denied":
-                self._server = None  # perhaps another server answers by now
+            if err.verdict == "denied":  # perhaps another server answers by now
+                self._server = None
+                self._writer.close()
+                self._writer = None
             raise
+
+    def make_database(self) -> None:
+        """Make the database of a 1.x server; one that is there stays as it is."""
+        self.query(f"CREATE DATABASE {quoted(self.access.database)}")
 
     def query(self, text: str, database: str | None = None) -> list[Table]:
         """The whole answer to InfluxQL statements, all in memory."""

@@ -24,14 +24,22 @@ class InfluxError(StorageError):
 
     verdict: ``wait`` = the same may go well later; ``split`` = something in what was sent is bad; ``denied`` = it will not
     go well before somebody changes a setting or a right. retry_after_s: how long the server wants to be left alone, 0 = it
-    did not say. detail: the server's own words, or those of the system.
+    did not say. detail: the server's own words, or those of the system. status: of its HTTP answer, 0 = it gave none.
     """
 
-    def __init__(self, message: str, verdict: Verdict, detail: str, retry_after_s: float = 0.0) -> None:
+    def __init__(
+        self, message: str, verdict: Verdict, detail: str, retry_after_s: float = 0.0, *, status: int = 0
+    ) -> None:
         super().__init__(message)
         self.verdict = verdict
         self.detail = detail
         self.retry_after_s = retry_after_s
+        self.status = status
+
+    @property
+    def is_stubborn(self) -> bool:
+        """Whether it may be what was sent that makes the server fail, or not answer, however often it is tried."""
+        return self.verdict == "wait" and self.status not in _LATER and not self.retry_after_s
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -80,9 +88,9 @@ def refusal(where: str, database: str, status: int, body: bytes, headers: Mappin
     detail = _words(body) or headers.get("x-influxdb-error", "") or f"HTTP status {status}"
     if status in _LATER or status >= 500:
         after_s = _seconds(headers.get("retry-after", ""))
-        return InfluxError(f"{where} does not take it now: {detail}", "wait", detail, after_s)
+        return InfluxError(f"{where} does not take it now: {detail}", "wait", detail, after_s, status=status)
     if status in _BAD_LINES and "database is required" not in detail:
-        return InfluxError(f"{where} refuses what was sent: {detail}", "split", detail)
+        return InfluxError(f"{where} refuses what was sent: {detail}", "split", detail, status=status)
     match status:
         case 401:
             advice = "check store.username and store.password, or store.token"
@@ -92,7 +100,7 @@ def refusal(where: str, database: str, status: int, body: bytes, headers: Mappin
             advice = f"make the database (influx -execute 'CREATE DATABASE \"{database}\"') or bucket, or mend store.database"
         case _:
             advice = "is store.url the address of an InfluxDB?"
-    return InfluxError(f"{where} answers {status} ({detail}); {advice}", "denied", detail)
+    return InfluxError(f"{where} answers {status} ({detail}); {advice}", "denied", detail, status=status)
 
 
 def unreachable(where: str, err: Exception) -> InfluxError:

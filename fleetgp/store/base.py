@@ -119,6 +119,10 @@ class Forwarding(Protocol):
         """What never came to the server, by reason."""
         ...
 
+    def news(self) -> str:
+        """What was done at the server since this was asked last, in plain words; "" where nothing was."""
+        ...
+
     def note(self) -> str:
         """What is wrong with the way to the server, in plain words; "" where nothing is."""
         ...

@@ -3,8 +3,9 @@
 The file is a store as ``sqlite_schema`` describes it, so rows are settled by the same rules as in the SQLite store: what
 is there already, what contradicts what is there, what is refused and why. Beside it stands
 
-    log         one entry an instant of a series (source = id of the series, key = at_ms) or a document (source < 0, key =
-                its rowid) that changed, in order; put_ms: when. Entries up to the cursor were sent.
+    log         one entry an instant of a series (source = id of the series, key = at_ms), a document (source < 0, key =
+                its rowid) or a count of rows (source = RECOUNTED, key = id of the series) that changed, in order;
+                put_ms: when. Entries up to the cursor were sent.
     dead        lines that the server refuses for good, with its words
     forgotten   the last at_ms of each series whose rows were sent and then forgotten
     shipping    the cursor, counts that outlive the process, and origin: a random name of this file
@@ -27,8 +28,9 @@ from typing import NamedTuple
 
 from fleetgp.runtime.clock import Clock
 from fleetgp.store.base import Batch, Kind, Row, WriteReport
+from fleetgp.store.influx_late import Known
 from fleetgp.store.influx_lines import EARLIEST_MS, LATEST_MS
-from fleetgp.store.influx_portion import DOCUMENTS, Portion, series_lines, take
+from fleetgp.store.influx_portion import DOCUMENTS, RECOUNTED, Portion, series_lines, take
 from fleetgp.store.sqlite_catalog import Catalog
 from fleetgp.store.sqlite_documents import trim_documents, write_documents
 from fleetgp.store.sqlite_errors import plain_words
@@ -163,16 +165,17 @@ class Backlog:
         with self._lock, plain_words(self.path, "read"):
             return take(self._connection, self._cursor, self.fleet, self.origin, self._clock.now_ms())
 
-    def advance(self, portion: Portion, dead: Sequence[tuple[str, str]] = ()) -> None:
-        """The portion is at the server, but for the dead: lines and why it refuses them."""
+    def advance(self, portion: Portion, dead: Sequence[tuple[str, str]] = (), known: Sequence[Known] = ()) -> None:
+        """The portion is at the server, but for the dead: lines and why it refuses them. known: rows that were there before."""
         with self._lock, plain_words(self.path, "write to"):
             with transaction(self._connection):
                 self._bury(dead)
+                recounted = self._recount(known)
                 count = self._count_log("id > ? AND id <= ?", (self._cursor, portion.last_id))
                 cursor = max(self._cursor, portion.last_id)
                 self._connection.execute("UPDATE shipping SET value = ? WHERE name = 'cursor'", (cursor,))
             self._cursor = cursor
-            self._waiting -= count
+            self._waiting += recounted - count
 
     def tidy(self) -> None:
         """Forget what was sent a while ago, drop what waited too long or is too much; TIDY_S seconds at most."""
@@ -253,6 +256,18 @@ class Backlog:
                     continue
                 source = self._ids[row.kind, row.series] = found[0]
             yield source, row.at_ms
+
+    def _recount(self, known: Sequence[Known]) -> int:
+        """Rows that were known count no longer, and not a second time; returns how many entries this put into the log."""
+        for row in known:
+            sql = f"UPDATE {table_of(row.source)} SET received_ms = ? WHERE at_ms = ? AND ordinal = ?"
+            self._connection.execute(sql, (row.received_ms, row.at_ms, row.ordinal))
+        numbers = Counter(row.source for row in known)
+        for source, number in numbers.items():
+            self._connection.execute("UPDATE series SET rows = max(0, rows - ?) WHERE id = ?", (number, source))
+            sql = "INSERT INTO log (put_ms, source, key) VALUES (?, ?, ?)"
+            self._connection.execute(sql, (self._put_ms, RECOUNTED, source))
+        return len(numbers)
 
     def _bury(self, dead: Sequence[tuple[str, str]]) -> None:
         if not dead:

@@ -11,19 +11,22 @@ from typing import NamedTuple
 
 from fleetgp.runtime.influx import Client
 from fleetgp.runtime.influx_answers import Cell
-from fleetgp.runtime.influx_names import stored_name
+from fleetgp.runtime.influx_names import RECEIVED, SEQUENCE, stored_name
 from fleetgp.store.base import Kind
 from fleetgp.store.influx_lines import MEASUREMENTS, MS, UNNUMBERED_SLOTS, field_name, key, row_line, slot, where
 from fleetgp.store.sqlite_rows import MAX_AT_ONE_INSTANT
 
 INSTANTS_A_QUERY = 100
+SAME_NANOSECOND = "another row has the same nanosecond"
 
 Point = dict[str, Cell]
 
 
 class LateRow(NamedTuple):
-    """A row of an instant that was forgotten here. values: received_ms, then one for each column."""
+    """A row of an instant that was forgotten here. source: its series' number here; values: received_ms, then one for each
+    column."""
 
+    source: int
     kind: Kind
     series: str
     at_ms: int
@@ -32,11 +35,22 @@ class LateRow(NamedTuple):
     values: Sequence[float | int | None]
 
 
+class Known(NamedTuple):
+    """A row that is at the server already, or joins one that is: it was counted before. received_ms: as the server has it
+    from now on."""
+
+    source: int
+    at_ms: int
+    ordinal: int
+    received_ms: int
+
+
 class Settled(NamedTuple):
-    """Lines to send, and lines for which there is no place."""
+    """Lines to send, lines for which there is no place, and rows that were known."""
 
     lines: list[str]
     refused: list[tuple[str, str]]
+    known: list[Known]
 
 
 def plain_line(row: LateRow, fleet: str) -> str:
@@ -50,7 +64,7 @@ _Instant = tuple[Kind, str, int]
 
 def settle(client: Client, fleet: str, rows: Sequence[LateRow]) -> Settled:
     """Ask the server about the instants of the rows and find each a place. Raises InfluxError."""
-    settled = Settled([], [])
+    settled = Settled([], [], [])
     instants = list(dict.fromkeys((row.kind, row.series, row.at_ms) for row in rows))
     for first in range(0, len(instants), INSTANTS_A_QUERY):
         some = instants[first : first + INSTANTS_A_QUERY]
@@ -85,11 +99,18 @@ def _place(row: LateRow, fleet: str, points: dict[int, Point], settled: Settled)
         stored_name(name): value for name, value in zip(row.columns, row.values[1:], strict=True) if value is not None
     }
     own = slot(row.ordinal)
+    if row.ordinal >= 0 and points.get(own, {}).get(SEQUENCE, row.ordinal) != row.ordinal:
+        settled.refused.append((plain_line(row, fleet), SAME_NANOSECOND))
+        return
     candidates = [place for place in (own, *sorted(points, reverse=True)) if place == own or place < UNNUMBERED_SLOTS]
     known = [place for place in candidates if place in points]
     # A row that has lost its sequence here, to one of the same sequence that came first today, may be there under it.
     rivals = points if row.ordinal < 0 else known if own in points else ()
-    if any(_holds(points[place], values) for place in rivals):
+    holding = next((points[place] for place in rivals if _holds(points[place], values)), None)
+    if holding is not None:
+        # What we sent ourselves before we could note it is no repetition.
+        if holding.get(RECEIVED) != row.values[0]:
+            settled.known.append(_known(row, holding.get(RECEIVED)))
         return
     places = [own] if own not in points else [place for place in known if not _contradicts(points[place], values)]
     places += [
@@ -101,9 +122,15 @@ def _place(row: LateRow, fleet: str, points: dict[int, Point], settled: Settled)
         settled.refused.append((plain_line(row, fleet), "too many rows of one instant that contradict each other"))
         return
     place = places[0]
+    if place in points:
+        settled.known.append(_known(row, row.values[0]))
     ordinal = row.ordinal if place == own else place - UNNUMBERED_SLOTS
     settled.lines.append(plain_line(row._replace(ordinal=ordinal), fleet))
-    points[place] = points.get(place, {}) | values
+    points[place] = points.get(place, {}) | values | {RECEIVED: row.values[0]}
+
+
+def _known(row: LateRow, received_ms: Cell) -> Known:
+    return Known(row.source, row.at_ms, row.ordinal, int(received_ms or 0))
 
 
 def _holds(point: Point, values: Point) -> bool:

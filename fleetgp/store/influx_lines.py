@@ -76,8 +76,9 @@ def series_line(fleet: str, info: SeriesInfo, origin: str, times_ms: tuple[int, 
     return f"{key(SERIES, fleet=fleet, kind=info.kind, series=info.name, origin=origin)} {fields} {at_ms * MS}"
 
 
-def event_line(fleet: str, event: AnomalyEvent) -> str:
-    """The newest state of an event: one point at its start, whatever state came before."""
+def event_line(fleet: str, event: AnomalyEvent, beside: Sequence[str]) -> str:
+    """The newest state of an event: one point at its start, whatever state came before. beside: ids of all events that the
+    agent began in that ms, in the order they came: no two of them get one nanosecond."""
     fields = {
         "event_id": text(event.event_id),
         "state": text(event.state),
@@ -87,8 +88,21 @@ def event_line(fleet: str, event: AnomalyEvent) -> str:
         "seconds": repr(max(0, (event.end_ms or event.at_ms) - event.start_ms) / 1000),
         "body": text(encode(event).decode()),
     }
-    at_ns = event.start_ms * MS + zlib.crc32(event.event_id.encode()) % MS
+    at_ns = event.start_ms * MS + _place_of(event.event_id, beside)
     return f"{key(EVENT, fleet=fleet, agent=event.agent)} {_join(fields)} {at_ns}"
+
+
+def _place_of(event_id: str, beside: Sequence[str]) -> int:
+    taken: set[int] = set()
+    place = 0
+    for one in dict.fromkeys((*beside, event_id)):
+        place = zlib.crc32(one.encode()) % MS
+        while place in taken:
+            place = (place + 1) % MS
+        if one == event_id:
+            break
+        taken.add(place)
+    return place
 
 
 def round_line(fleet: str, notice: RoundNotice) -> str:

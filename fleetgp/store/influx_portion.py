@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fleetgp.store.base import SeriesInfo
-from fleetgp.store.influx_late import LateRow
+from fleetgp.store.influx_late import SAME_NANOSECOND, LateRow
 from fleetgp.store.influx_lines import (
     EARLIEST_MS,
     MEASUREMENTS,
@@ -30,6 +30,8 @@ ENTRIES = 5000
 ENOUGH_CHARACTERS = 4_000_000  # servers refuse bodies of 25 MB
 _PIECE = 500
 _HOUR_MS = 3_600_000
+
+RECOUNTED = -5  # in the log: a series (its id as key) of which only the count of rows has changed
 
 Line = str
 Refused = tuple[Line, str]
@@ -70,6 +72,8 @@ def take(connection: sqlite3.Connection, cursor: int, fleet: str, origin: str, n
         for entry in piece:
             if entry[2] > 0:
                 instants[entry[2]].append(entry[3])
+            elif entry[2] == RECOUNTED:
+                touched.add(entry[3])
             elif (line := _document(connection, fleet, entry)) is not None:
                 portion.lines.append(line)
         for source, times in instants.items():
@@ -118,7 +122,7 @@ def _add_rows(connection: sqlite3.Connection, fleet: str, wanted: tuple[int, Seq
     ):
         if at_ms <= forgotten_ms:
             names_late = [name for _, name in columns]
-            portion.late.append(LateRow(kind, series, at_ms, ordinal, names_late, values))
+            portion.late.append(LateRow(source, kind, series, at_ms, ordinal, names_late, values))
             continue
         if taken[0] != at_ms:
             taken = (at_ms, {})
@@ -126,7 +130,7 @@ def _add_rows(connection: sqlite3.Connection, fleet: str, wanted: tuple[int, Seq
         if taken[1].setdefault(slot(ordinal), ordinal) == ordinal:
             portion.lines.append(line)
         else:
-            portion.refused.append((line, "another row has the same nanosecond"))
+            portion.refused.append((line, SAME_NANOSECOND))
 
 
 def _columns(connection: sqlite3.Connection, source: int) -> list[tuple[int, str]]:
@@ -143,6 +147,12 @@ def _infos(connection: sqlite3.Connection, sources: Iterable[int]) -> Iterator[t
         yield source, SeriesInfo(kind, name, channels, first_ms, last_ms, rows)
 
 
+def _events_beside(connection: sqlite3.Connection, event: AnomalyEvent) -> list[str]:
+    """Ids of the events that this agent began in the same ms, in the order they came."""
+    sql = "SELECT event_id FROM events WHERE agent = ? AND start_ms = ? ORDER BY rowid"
+    return [event_id for (event_id,) in connection.execute(sql, (event.agent, event.start_ms))]
+
+
 def _document(connection: sqlite3.Connection, fleet: str, entry: _Entry) -> Line | None:
     """The document as it stands now; None where a newer one has taken its place, which has an entry of its own."""
     number, put_ms, source, rowid = entry
@@ -152,7 +162,8 @@ def _document(connection: sqlite3.Connection, fleet: str, entry: _Entry) -> Line
         return None
     match source:
         case -1:
-            return event_line(fleet, decode(found[0], AnomalyEvent))
+            event = decode(found[0], AnomalyEvent)
+            return event_line(fleet, event, _events_beside(connection, event))
         case -2:
             return round_line(fleet, decode(found[0], RoundNotice))
         case -3:

@@ -1,14 +1,12 @@
 """The writing side of the InfluxDB store: a batch is safe on this machine's disk when ``write`` returns, and is sent on.
 
 A thread sends what waits, oldest first, and goes on to the next only when the server has taken it. What may go well later
-is tried again and again, what the server refuses is halved until the bad line stands alone, and that one is put among the
-dead letters. Nothing is dropped but by the bounds of the backlog, and that is counted.
+is tried again and again, what the server refuses for good is found (``influx_send``) and put among the dead letters. Nothing is dropped but by the bounds of the backlog, and that is counted.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 
 from fleetgp.errors import FleetError, StorageError
 from fleetgp.runtime.clock import Clock
@@ -16,9 +14,10 @@ from fleetgp.runtime.influx import Client
 from fleetgp.runtime.influx_answers import InfluxError
 from fleetgp.store.base import Batch, WriteReport
 from fleetgp.store.influx_backlog import Backlog, Bounds
-from fleetgp.store.influx_late import plain_line, settle
+from fleetgp.store.influx_late import Settled, plain_line, settle
 from fleetgp.store.influx_portion import Portion
 from fleetgp.store.influx_roll import roll
+from fleetgp.store.influx_send import Sender
 
 FIRST_RETRY_S, LAST_RETRY_S, DENIED_RETRY_S = 0.25, 5.0, 10.0
 IDLE_S = 1.0
@@ -35,16 +34,25 @@ class Shipper:
 
     def __init__(self, backlog: Backlog, client: Client, clock: Clock) -> None:
         self.trouble = ""
-        self.shipped = 0
         self.failing_since_s: float | None = None
         self._backlog = backlog
         self._client = client
         self._clock = clock
+        self._sender = Sender(client, clock, backlog.fleet)
         self._news = threading.Event()
         self._stopping = threading.Event()
         self._retry_s = FIRST_RETRY_S
         self._next_roll_s = 0.0
         self._thread = threading.Thread(target=self._run, name="store.influx.ship", daemon=True)
+
+    @property
+    def shipped(self) -> int:
+        return self._sender.shipped
+
+    def take_news(self) -> str:
+        """What was done at the server since this was asked last, "" where nothing was."""
+        news, self._sender.news = self._sender.news, ""
+        return news
 
     def start(self) -> None:
         self._thread.start()
@@ -53,12 +61,13 @@ class Shipper:
         """Something was put into the backlog."""
         self._news.set()
 
-    def stop(self) -> None:
-        """End, after at most PART_S of sending what waits and the exchange in hand."""
+    def stop(self) -> bool:
+        """End, within PART_S and a little; False where a request is still in hand. It is then sent again by the next process."""
         self._stopping.set()
         self._news.set()
         if self._thread.is_alive():
-            self._thread.join(PART_S + self._client.access.timeout_s)
+            self._thread.join(PART_S + 0.5)
+        return not self._thread.is_alive()
 
     def step(self) -> float:
         """Send one portion; returns for how many seconds there is nothing to do (0: there is more)."""
@@ -66,9 +75,12 @@ class Shipper:
             portion = self._backlog.take()
             if portion is None:
                 return 0.0 if self._roll() else IDLE_S
-            dead = list(portion.refused)
-            self._send(portion.lines + self._settle(portion, dead), dead)
-            self._backlog.advance(portion, dead)
+            settled = self._settle(portion)
+            dead = portion.refused + settled.refused
+            self._sender.send(portion.lines + settled.lines, dead, self._failing_s())
+            self._backlog.advance(portion, dead, settled.known)
+        except InfluxError as err:
+            return self._mend(err)
         except FleetError as err:
             return self._fail(err)
         self.trouble, self.failing_since_s, self._retry_s = "", None, FIRST_RETRY_S
@@ -84,34 +96,23 @@ class Shipper:
             self._next_roll_s = self._clock.monotonic_s() + ROLL_RETRY_S
             return False
 
-    def _settle(self, portion: Portion, dead: list[tuple[str, str]]) -> list[str]:
-        """Lines of the rows that the server may know already."""
+    def _settle(self, portion: Portion) -> Settled:
+        """What to do with the rows that the server may know already."""
         if not portion.late:
-            return []
-        if (
-            self._client.probe().kind == "victoriametrics"
-        ):  # it cannot be asked, and keeps rows of one time beside each other
-            return [plain_line(row, self._backlog.fleet) for row in portion.late]
-        settled = settle(self._client, self._backlog.fleet, portion.late)
-        dead.extend(settled.refused)
-        return settled.lines
+            return Settled([], [], [])
+        if self._client.probe().kind == "victoriametrics":
+            # it cannot be asked, and keeps rows of one time beside each other
+            return Settled([plain_line(row, self._backlog.fleet) for row in portion.late], [], [])
+        return settle(self._client, self._backlog.fleet, portion.late)
 
-    def _send(self, lines: Sequence[str], dead: list[tuple[str, str]]) -> None:
-        if not lines:
-            return
+    def _failing_s(self) -> float:
+        return 0.0 if self.failing_since_s is None else self._clock.monotonic_s() - self.failing_since_s
+
+    def _mend(self, err: InfluxError) -> float:
         try:
-            self._client.write(lines)
-        except InfluxError as err:
-            if err.verdict != "split":
-                raise
-            if len(lines) == 1:
-                dead.append((lines[0], err.detail))
-                return
-            middle = len(lines) // 2
-            self._send(lines[:middle], dead)
-            self._send(lines[middle:], dead)
-            return
-        self.shipped += len(lines)
+            return 0.0 if self._sender.mend(err) else self._fail(err)
+        except InfluxError as worse:
+            return self._fail(worse)
 
     def _fail(self, err: FleetError) -> float:
         self.trouble = str(err)
@@ -178,6 +179,10 @@ class InfluxWriter:
         """Dead letters, and what was dropped for room or age; since the backlog was begun."""
         return {f"influx_{name}": number for name, number in self._backlog.counts().items()}
 
+    def news(self) -> str:
+        """What was done at the server since this was asked last, in plain words; "" where nothing was."""
+        return self._shipper.take_news()
+
     def note(self) -> str:
         """What is wrong with the way to the server, in plain words; "" where nothing is."""
         try:
@@ -198,6 +203,7 @@ class InfluxWriter:
 
     def close(self) -> None:
         """Send what can still be sent within PART_S, then close; what is left goes on with the next process."""
-        self._shipper.stop()
+        has_ended = self._shipper.stop()
         self._backlog.close()
-        self._client.close()
+        if has_ended:  # a request in hand holds the client until the server answers, for which nobody waits here
+            self._client.close()

@@ -200,6 +200,9 @@ def test_a_full_disk_ends_a_recording_in_order_with_what_is_written(
     assert "Traceback" not in recorder.said
     kept = [one.payload for one in mcap.recover(tmp_path / "full.mcap") if isinstance(one, Message)]
     assert kept[:100] == [b"%d" % n for n in range(100)]
+    told = report(bench, "full.mcap.json")
+    assert told["messages"] == len(kept)
+    assert 0 < told["lost"] <= 200 - len(kept)  # type: ignore[operator]
 
 
 def test_files_follow_one_another_and_are_replayed_as_one(

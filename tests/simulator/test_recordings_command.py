@@ -74,7 +74,7 @@ def test_list_tells_forms_times_and_state(
         "cut.mcap": ("mcap", "cut"),
         "log.txt": ("mosquitto", "whole"),
         "t.csv": ("csv", ""),
-        "whole.mcap": ("mcap", "whole"),
+        "whole.mcap": ("mcap", "closed"),
     }
     for name in ("whole.mcap", "b.jsonl.gz"):
         row = files[name]
@@ -98,7 +98,7 @@ def test_info_tells_topics_rates_gaps_and_session(whole: Path, capsys: pytest.Ca
     ]
     assert report["session"]["broker"] == "mqtt://here"
     text = said(capsys, "info", whole)
-    assert "60 messages, 1.02 a second" in text
+    assert "60 messages, 1.02/s" in text
     assert "the broker was away" in text
 
 

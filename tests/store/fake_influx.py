@@ -32,6 +32,7 @@ class FakeInflux:
         self.requests: list[int] = []
         self.paths: list[str] = []
         self.version = "1.8.10"
+        self.answers_queries = False
         self.released = threading.Event()
 
     def take(self, lines: list[str]) -> Refusal | None:
@@ -64,8 +65,10 @@ def _handler(fake: FakeInflux) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             fake.paths.append(self.path)
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            is_query = self.path.startswith("/query")
-            self._answer(Refusal(400, "no queries") if is_query else fake.take(body.split("\n")) or Refusal(204))
+            if self.path.startswith("/query"):
+                self._answer(Refusal(200, "") if fake.answers_queries else Refusal(400, "no queries"))
+                return
+            self._answer(fake.take(body.split("\n")) or Refusal(204))
 
         def _answer(self, answer: Refusal) -> None:
             if answer.after_s:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from fake_influx import FakeInflux, Refusal, fake_influx
-from influx_store import NOW_MS, HandStore
+from influx_store import LARGE, NOW_MS, HandStore
 
 from fleetgp.errors import StorageError
+from fleetgp.runtime.clock import SystemClock
 from fleetgp.store import influx_backlog
 from fleetgp.store.base import Batch, Row
 from fleetgp.store.influx_backlog import RECENT_MS, Bounds
@@ -205,6 +207,20 @@ def test_the_writer_says_what_is_wrong_long_before_anything_is_dropped(fake: Fak
     assert writer.note() == ""
     assert writer.figures()["influx_waiting"] == 0
     assert writer.figures()["influx_shipped"] >= 10_010
+
+
+def test_a_server_that_holds_back_its_answer_does_not_hold_back_the_end(fake: FakeInflux, tmp_path: Path) -> None:
+    store = HandStore(fake.url, tmp_path, timeout_s=30.0)
+    writer = InfluxWriter(store.backlog, store.client, SystemClock(), LARGE)
+    fake.rule = lambda _: Refusal(503, after_s=25.0)
+    writer.write(rows(0, 10))
+    began_s = time.monotonic()
+    writer.close()
+    assert time.monotonic() - began_s < 4.0
+    fake.rule = lambda _: None
+    again = HandStore(fake.url, tmp_path, fleet=store.fleet)
+    again.send()
+    assert fake.sequences == list(range(10))
 
 
 def test_healths_are_sent_in_their_newest_state_only(fake: FakeInflux, tmp_path: Path) -> None:

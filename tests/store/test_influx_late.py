@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from influx_store import HandStore
 
 from fleetgp.store.base import Batch, Reader, Row
 from fleetgp.store.influx_backlog import RECENT_MS
+from fleetgp.store.influx_late import settle
 from fleetgp.store.sqlite import open_reader, open_writer
 
 pytestmark = pytest.mark.influx
@@ -93,6 +95,55 @@ def test_a_corrected_value_of_yesterday_does_not_overwrite_the_first(influxd: In
     assert sorted(v for v in found if v is not None) == [1.0, 2.0, 3.0, 4.0]
     assert [v for v in beside if v is not None] == [5.0]
     assert store.reader.sequences("pump") == [7]
+
+
+def counted(store: HandStore) -> int:
+    return store.reader.series("reading")[0].rows
+
+
+def test_rows_that_come_again_after_an_hour_are_counted_once(influxd: InfluxServer, tmp_path: Path) -> None:
+    store = HandStore(influxd.url, tmp_path)
+    first = [row(T0 + i, i, a=1.0, b=2.0) for i in range(50)]
+    store.write(Batch(rows=first))
+    forget(store)
+    again = [replace(one, received_ms=T0 + 5000 + i) for i, one in enumerate(first)]
+    store.write(Batch(rows=again[:30]))
+    assert counted(store) == 50
+    store.write(Batch(rows=[*again, row(T0 + 60, 60, a=1.0)]))  # 30 of them for the third time
+    assert counted(store) == 51
+    forget(store)
+    # of one instant: known, news beside it, a column more, and a contradiction, which is a row of its own
+    news = [row(T0, 0, a=1.0, b=2.0), row(T0, 900, a=3.0), row(T0 + 1, 1, c=4.0), row(T0 + 2, 2, a=9.0)]
+    store.write(Batch(rows=[replace(one, received_ms=T0 + 9000) for one in news]))
+    assert counted(store) == 53
+    assert store.backlog.counts() == {}
+    store.close()
+
+
+def test_a_late_row_whose_sending_was_cut_short_is_counted(influxd: InfluxServer, tmp_path: Path) -> None:
+    store = HandStore(influxd.url, tmp_path)
+    store.write(Batch(rows=[row(T0 + i, i, a=1.0) for i in range(0, 100, 2)]))
+    forget(store)
+    store.backlog.put(Batch(rows=[row(T0 + i, i, a=1.0) for i in range(1, 100, 2)]))
+    portion = store.backlog.take()
+    assert portion is not None
+    store.client.write(settle(store.client, store.fleet, portion.late).lines)  # and then the power fails
+    store.send()
+    assert counted(store) == 100
+    assert store.reader.sequences("pump") == list(range(100))
+    store.close()
+
+
+def test_a_late_row_that_shares_a_nanosecond_with_another_is_a_dead_letter(
+    influxd: InfluxServer, tmp_path: Path
+) -> None:
+    store = HandStore(influxd.url, tmp_path)
+    store.write(Batch(rows=[row(sequence=5, a=1.0)]))
+    forget(store)
+    store.write(Batch(rows=[row(sequence=5 + 999_000, a=1.0)]))  # the same values, but not the same row
+    assert store.backlog.counts() == {"dead": 1}
+    assert store.reader.sequences("pump") == [5]
+    store.close()
 
 
 def test_a_row_in_order_asks_the_server_nothing(influxd: InfluxServer, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,36 @@ def test_numbers_come_back_as_the_same_doubles(
     found = store.reader.window("reading", "v", ["x"], *ALL).mean["x"]
     assert found.tolist() == values  # but for the sign of zero, which its JSON does not keep
     assert store.reader.sequences("s") == sorted(sequences)
+    store.close()
+
+
+def _twins() -> list[str]:
+    """Ids of events that have one place by their own."""
+    by_place: dict[int, list[str]] = {}
+    for i in range(10_000):
+        by_place.setdefault(zlib.crc32(f"e{i}".encode()) % 10**6, []).append(f"e{i}")
+    return next(ids for ids in by_place.values() if len(ids) > 1)
+
+
+@pytest.mark.influx
+def test_events_of_one_start_do_not_overwrite_each_other_in_whatever_order_they_go_on(
+    influxd: InfluxServer, tmp_path: Path
+) -> None:
+    one, other = _twins()
+    store = HandStore(influxd.url, tmp_path)
+
+    def say(event_id: str, state: str, at_ms: int) -> None:
+        event = AnomalyEvent(
+            agent="pump", event_id=event_id, state=state, at_ms=at_ms, start_ms=T0, peak_score=1.0, peak_ms=T0
+        )  # type: ignore[arg-type]
+        store.write(Batch(events=[event]))
+
+    for step, event_id in enumerate((one, other, "e", other, one)):
+        say(event_id, "opened" if step < 3 else "closed", T0 + step)
+    found = {event.event_id: event.state for event in store.reader.events()}
+    assert found == {one: "closed", other: "closed", "e": "opened"}
+    sql = f"SELECT event_id FROM fleetgp_event WHERE fleet = '{store.fleet}'"
+    assert sum(len(table.values) for table in store.client.query(sql)) == 3
     store.close()
 
 

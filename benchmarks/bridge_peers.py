@@ -29,7 +29,7 @@ STEP_MS = 1_000  # between two readings of a device
 ANSWER_S = 10.0
 WAIT_S = 120.0  # for a process that was told to go
 _CONNACK_BYTES, _PUBACK_BYTES = 4, 4
-WINDOW = 1_000  # messages that a bare publisher has under way; with paho's own 20 it is a third as fast
+WINDOW = 1_000  # messages that a bare publisher has under way, as the replay has
 _CHUNK = 500  # messages written at once
 
 
@@ -165,6 +165,16 @@ def publish_paced(port: int, number: int, per_s: float, reply: Connection) -> No
     one.disconnect()
     one.loop_stop()
     reply.send(times)
+
+
+def sleep_paced(number: int, per_s: float, reply: Connection) -> None:
+    """Only wait for each moment of an even pace; reply: seconds by which each was missed."""
+    begin_s, late_s = time.monotonic(), []
+    for index in range(number):
+        due_s = begin_s + index / per_s
+        time.sleep(max(0.0, due_s - time.monotonic()))
+        late_s.append(time.monotonic() - due_s)
+    reply.send(late_s)
 
 
 def publish_bare(port: int, number: int, reply: Connection) -> None:

@@ -17,10 +17,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from broker_bridge.broker_losses import BrokerLosses
 from broker_bridge.connecting import wait_for_broker
 from broker_bridge.continuity import Continuity
+from broker_bridge.opening import Opening, twice
 from broker_bridge.own_time import own_time_ns
-from broker_bridge.rolling import Rolling
+from broker_bridge.rolling import Gone, Rolling
 from broker_bridge.screen import Screen, size, span
 from fleetgp.errors import RecordingError, ServiceError
 from fleetgp.recording.message import Gap, Message
@@ -37,6 +39,8 @@ FLUSH_S = 2.0  # how long messages that do not fill a chunk wait to be in the fi
 CHECK_S = 0.25  # how often it is looked whether messages had to be thrown away
 DRAIN_S = 1.0  # at the end, for what is here already
 PART_S = 1.0
+MOST_TOPICS = 200_000  # that are told apart in the counts
+MOST_GAPS = 1000  # that are reported one by one
 _THROWN_AWAY = ("inbox_dropped", "inbox_refused", "oversized", "unreadable")
 
 
@@ -53,7 +57,12 @@ class Order:
 
 @dataclass
 class Recorded:
-    """What a recording came to. lost: messages that came and could not be written; trouble: why it ended early."""
+    """What a recording came to.
+
+    topics: as many as MOST_TOPICS are told apart. gaps: the first MOST_GAPS of gap_count. lost: messages that came and are in no
+    file. broker_dropped: what the broker says that it dropped meanwhile, of these or others' messages, None where it does not
+    tell; broker_dropped_more: it had begun to before it was heard of; broker_told_s: how long before the end it last said so. trouble: why it ended early.
+    """
 
     files: list[str] = field(default_factory=list)
     messages: int = 0
@@ -62,8 +71,12 @@ class Recorded:
     seconds: float = 0.0
     messages_per_s: float = 0.0
     gaps: list[dict[str, object]] = field(default_factory=list)
+    gap_count: int = 0
     retained_left_out: int = 0
     lost: int = 0
+    broker_dropped: int | None = None
+    broker_dropped_more: bool = False
+    broker_told_s: float | None = None
     trouble: str = ""
 
 
@@ -81,19 +94,23 @@ class Recorder:
         log = make_log("record", settings.text("logs.form"), settings.text("logs.level"), stream=self.screen)  # type: ignore[arg-type]
         config = SessionConfig(
             client_id=f"fleetgp-record-{os.getpid()}-{uuid.uuid4().hex[:6]}",
-            subscriptions=tuple((pattern, 1) for pattern in order.topics),
+            subscriptions=twice(order.topics) if order.keeps_retained else tuple((one, 1) for one in order.topics),
             keepalive_s=settings.whole("mqtt.keepalive_s"),
             inbox_capacity=INBOX,
             version=settings.text("mqtt.version"),
         )
         self.session = Session(self._link, config, clock=self.clock, birth=self._note_connection, log=log)
+        self.losses = BrokerLosses(self._link, self.clock, settings.text("mqtt.version"))
         self.told = Recorded()
+        self._opening = Opening()
+        self._generation = -1
         self._connections: deque[tuple[int, int]] = deque()  # generation and time of each, from the session's thread
         self._topics: set[str] = set()
         self._flushed_s = self._checked_s = self.clock.monotonic_s()
 
     def run(self) -> Recorded:
         """Raises ServiceError where there is no broker or it refuses a topic, RecordingError where no file can be made."""
+        self.losses.start()
         self.session.start()
         try:
             self._connect()
@@ -107,6 +124,7 @@ class Recorder:
             self._finish(started_s)
         finally:
             self.session.stop(timeout_s=PART_S)
+            self.losses.stop()
             self.screen.clear()
         return self.told
 
@@ -114,7 +132,8 @@ class Recorder:
         wait_for_broker(self.session, self._link, self._stopping, self.clock)
         refused = self.session.counters().get("subscriptions_refused", 0)
         if refused:
-            raise ServiceError(f"the broker refuses {refused} of these topics; check what it lets this user read")
+            count = (refused + 1) // 2 if self.order.keeps_retained else refused
+            raise ServiceError(f"the broker refuses {count} of these topics; check what it lets this user read")
 
     def _about(self) -> Mapping[str, str]:
         return {
@@ -147,6 +166,7 @@ class Recorder:
     def _take(self, batch: list[Incoming]) -> None:
         """Write what came, each connection's messages after the gap before it."""
         if not batch:
+            self._put(self._opening.release() if self._connections else self._opening.due(self.clock.monotonic_s()))
             while self._connections:
                 self._mark(self.continuity.connected(*self._connections.popleft()))
             return
@@ -161,43 +181,85 @@ class Recorder:
 
     def _write(self, batch: list[Incoming], generation: int) -> None:
         """Messages of one connection."""
+        if generation != self._generation:
+            self._put(self._opening.release())
+            self._generation = generation
         while self._connections and self._connections[0][0] <= generation:
             self._mark(self.continuity.connected(*self._connections.popleft()))
         # retained messages may come before the broker has confirmed the subscription
         self._mark(self.continuity.connected(generation, batch[0].received_ns))
-        file, keeps_retained, topics = self.file, self.order.keeps_retained, self._topics
-        written = 0
-        for m in batch:
-            if m.is_retained and not keeps_retained:
-                self.told.retained_left_out += 1
-                continue
-            file.write(
-                Message(m.topic, m.payload, m.received_ns, own_time_ns(m.payload), m.qos, m.is_retained, m.content_type)
-            )
-            topics.add(m.topic)
-            written += 1
         self.session.ack_all(batch)
-        self.told.messages += written
         self.continuity.heard(batch[-1].received_ns)
+        self._put(self._opening.take(batch, generation, self.clock.monotonic_s()))
+
+    def _put(self, batch: list[Incoming]) -> None:
+        """Into the file."""
+        if not self.order.keeps_retained:
+            news = [message for message in batch if not message.is_retained]
+            self.told.retained_left_out += len(batch) - len(news)
+            batch = news
+        if len(self._topics) < MOST_TOPICS:
+            self._topics.update(message.topic for message in batch)
+        write, written = self.file.write, 0
+        try:
+            for m in batch:
+                written += 1
+                write(
+                    Message(
+                        m.topic, m.payload, m.received_ns, own_time_ns(m.payload), m.qos, m.is_retained, m.content_type
+                    )
+                )
+        finally:
+            self.told.messages += written
 
     def _flush_if_due(self) -> None:
         now_s = self.clock.monotonic_s()
         if now_s - self._flushed_s >= FLUSH_S or self.file.is_full:
             self._flushed_s = now_s
-            self.file.flush()
+            self._note_gone(self.file.flush())
 
     def _note_losses(self) -> None:
         self._checked_s = self.clock.monotonic_s()
+        self._mark(self.continuity.thrown_away(self._thrown_away(), self.clock.now_ns()))
+        self._note_broker()
+
+    def _thrown_away(self) -> int:
         counters = self.session.counters()
-        self.told.lost = sum(counters.get(name, 0) for name in _THROWN_AWAY)
-        self._mark(self.continuity.thrown_away(self.told.lost, self.clock.now_ns()))
+        thrown_away = sum(counters.get(name, 0) for name in _THROWN_AWAY)
+        self.told.lost = thrown_away + self.file.messages_gone
+        return thrown_away
+
+    def _note_broker(self) -> None:
+        before = self.told.broker_dropped
+        self.losses.look()
+        dropped = self.losses.tally.dropped
+        if dropped is not None and self.order.keeps_retained:
+            dropped = max(0, dropped - self._opening.repeats_dropped)
+        self.told.broker_dropped = dropped
+        if dropped and not before:
+            self.screen.say(
+                "the broker says that it has begun to drop messages, of ours or of others: publish with QoS 1, and give "
+                "the broker longer queues (mosquitto: max_queued_messages)"
+            )
+
+    def _note_gone(self, gone: Gone | None) -> None:
+        """A file that is no longer where it was made."""
+        if gone is None:
+            return
+        what = f"removed with {gone.messages:,} messages in it" if gone.messages else "moved"
+        self.screen.say(f"{gone.path} was {what} while it was written; going on in {self.file.files[-1]}")
+        if gone.messages:
+            now_ns = self.clock.now_ns()
+            self._mark(Gap(min(gone.first_ns, now_ns), now_ns, f"{gone.path.name} was removed while it was written"))
 
     def _mark(self, gap: Gap | None) -> None:
         if gap is None:
             return
         self.file.mark_gap(gap)
         seconds = (gap.end_ns - gap.start_ns) / 1e9
-        self.told.gaps.append({"start_ns": gap.start_ns, "end_ns": gap.end_ns, "seconds": seconds, "why": gap.why})
+        self.told.gap_count += 1
+        if self.told.gap_count <= MOST_GAPS:
+            self.told.gaps.append({"start_ns": gap.start_ns, "end_ns": gap.end_ns, "seconds": seconds, "why": gap.why})
         self.screen.say(f"gap of {span(seconds)} in the recording: {gap.why}")
 
     def _finish(self, started_s: float) -> None:
@@ -205,11 +267,19 @@ class Recorder:
         told = self.told
         try:
             if not told.trouble:
+                self._put(self._opening.release())
                 self._mark(self.continuity.ended(self.clock.now_ns(), is_connected=self.session.is_connected))
                 self._note_losses()
-            self.file.close(lost=str(told.lost))
+            dropped = "not told" if told.broker_dropped is None else str(told.broker_dropped)
+            self.file.close(lost=str(told.lost), broker_dropped=dropped)
         except RecordingError as err:
             told.trouble = told.trouble or str(err)
+        self._thrown_away()
+        told.messages -= self.file.unwritten
+        told.lost += self.file.unwritten
+        if told.broker_dropped is not None:
+            told.broker_dropped_more = self.losses.tally.is_at_least
+            told.broker_told_s = self.clock.monotonic_s() - self.losses.tally.told_s
         told.seconds = self.clock.monotonic_s() - started_s
         told.files = [str(path) for path in self.file.files]
         told.topics = len(self._topics)
@@ -220,7 +290,8 @@ class Recorder:
         told = self.told
         away = "" if self.session.is_connected else ", no connection to the broker: waiting for it"
         rate = told.messages / seconds if seconds else 0.0
+        dropped = f", {told.broker_dropped:,} dropped by the broker" if told.broker_dropped else ""
         return (
             f"{span(seconds)}: {told.messages:,} messages, {rate:,.0f}/s, {len(self._topics)} topics, "
-            f"{size(self.file.bytes_written)}, {len(told.gaps)} gaps, {told.lost} lost{away}"
+            f"{size(self.file.bytes_written)}, {told.gap_count} gaps, {told.lost} lost{dropped}{away}"
         )

@@ -15,6 +15,9 @@ from fleetgp.runtime.link import Outgoing
 
 BATCH = 100  # messages at once where the speed is not bounded
 ROOM = 500  # unconfirmed messages at which sending goes on after the broker had stalled it
+PAUSE_S = 1.0  # a wait that is told of
+DUE_S = 1e-6  # no sleep is that exact, and no clock of floating point counts on for ever
+NAP_S, NAPS_S = 0.0005, 0.003  # how long naps are, and how long before a message is due they begin
 STEP_S = 0.1  # longest wait: bounds how late a stop or an outage is noticed
 AWAY_S = 60.0  # how long a broker may be away, or take nothing
 MOST_RETURNS = 3  # of one message, until its topic is believed to be what the broker does not want
@@ -31,7 +34,7 @@ class Way(Protocol):
     @property
     def unconfirmed(self) -> int: ...
 
-    def hand_over(self, messages: list[Outgoing]) -> int: ...
+    def hand_over(self, messages: list[Outgoing], *, is_urgent: bool = False) -> int: ...
 
     def take_back(self) -> list[Outgoing]: ...
 
@@ -42,7 +45,8 @@ class Player:
     """Plays one sequence. speed: recording seconds a second, None = as fast as the broker takes them.
 
     wait: sleeps up to so many seconds, True when the replay is to stop. say: told in plain words what goes wrong.
-    watch: called now and then with the last message that was due.
+    watch: called now and then with the last message that was due. pause: called while it waits, with the next one and the
+    seconds until then.
     """
 
     def __init__(
@@ -54,6 +58,7 @@ class Player:
         speed: float | None = 1.0,
         say: Callable[[str], None] = lambda text: None,
         watch: Callable[[Due], None] = lambda due: None,
+        pause: Callable[[Due, float], None] = lambda due, left_s: None,
     ) -> None:
         self._way = way
         self._clock = clock
@@ -61,6 +66,7 @@ class Player:
         self._speed = speed
         self._say = say
         self._watch = watch
+        self._pause = pause
         self._begin_s = 0.0
         self._waiting: list[Outgoing] = []
         self._first_back: Outgoing | None = None
@@ -73,17 +79,22 @@ class Player:
         self.resent = 0
         self.refused = 0
         self.away_s = 0.0
+        self.first_ns: int | None = None  # the earliest and latest receive time of what was played
+        self.last_ns: int | None = None
         self.is_stopped = False
 
     def play(self, dues: Iterable[Due]) -> None:
         """Send all, or until ``wait`` says stop. Raises ServiceError where the broker stays away or takes nothing."""
-        self._begin_s = self._clock.monotonic_s()
         most = 1 if self._speed is not None else BATCH
         for due in dues:
+            if self.first_ns is None:  # the clock starts when there is something to play
+                self._begin_s = self._clock.monotonic_s()
             if self._speed is not None:
-                self._keep_time(due.offset_ns / 1e9 / self._speed)
+                self._keep_time(due, due.offset_ns / 1e9 / self._speed)
             if self.is_stopped:
                 break
+            self.first_ns = due.at_ns if self.first_ns is None else min(self.first_ns, due.at_ns)
+            self.last_ns = due.at_ns if self.last_ns is None else max(self.last_ns, due.at_ns)
             if due.message.topic in self._refused_topics:
                 self.refused += 1
                 continue
@@ -107,14 +118,18 @@ class Player:
                 self.is_stopped = self._wait(STEP_S)
         return self._way.unconfirmed + len(self._waiting)
 
-    def _keep_time(self, after_s: float) -> None:
+    def _keep_time(self, due: Due, after_s: float) -> None:
         """Wait until a message is due, and note how late it is."""
         while not self.is_stopped:
             left_s = self._begin_s + after_s - self._clock.monotonic_s()
-            if left_s <= 0:
+            if left_s <= DUE_S:
                 self.lateness.add(-1000.0 * left_s)
                 return
-            self.is_stopped = self._wait(min(left_s, STEP_S))
+            if left_s > PAUSE_S:
+                self._pause(due, left_s)
+            # the last bit in naps: a sleeper of many ms is woken later, on a busy machine, than one that was just awake
+            rest_s = left_s - NAPS_S
+            self.is_stopped = self._wait(min(rest_s, STEP_S) if rest_s > NAP_S else min(left_s, NAP_S))
 
     def _send(self) -> None:
         """Hand over what waits; returns when it was taken, or a stop was asked for."""
@@ -136,7 +151,8 @@ class Player:
 
     def _hand_over(self) -> int:
         """As many as are taken; one by one, each confirmed, where one of them seems to end the connection."""
-        count = self._way.hand_over(self._waiting[:1] if self._suspects else self._waiting)
+        now = self._waiting[:1] if self._suspects else self._waiting
+        count = self._way.hand_over(now, is_urgent=self._speed is not None)
         taken, self._waiting = self._waiting[:count], self._waiting[count:]
         self.sent += count
         self.bytes += sum(len(message.payload) for message in taken)

@@ -10,11 +10,12 @@ from argparse import Namespace
 from dataclasses import asdict
 from pathlib import Path
 
-from broker_bridge.record import Order, Recorded, Recorder
+from broker_bridge.record import MOST_TOPICS, Order, Recorded, Recorder
 from broker_bridge.rolling import bytes_of
 from broker_bridge.screen import size, span
 from fleetgp.errors import ConfigError, ServiceError
 from fleetgp.runtime.arguments import from_arguments
+from fleetgp.runtime.link import check_filter
 from fleetgp.runtime.program import stop_on_signals
 
 
@@ -47,9 +48,13 @@ def write_json(report: dict[str, object], where: str) -> None:
 
 
 def _order(args: Namespace) -> Order:
+    for pattern in args.topics:
+        check_filter(pattern, "--topics")
+    if args.json and args.json != "-" and not Path(args.json).absolute().parent.is_dir():
+        raise ConfigError("--json", f"there is no folder {Path(args.json).parent}")
     if args.output.suffix != ".mcap":
         raise ConfigError(
-            "-o", f"{args.output.name!r}: recordings are MCAP files, name it so: {args.output.with_suffix('.mcap')}"
+            "-o", f"{str(args.output)!r}: recordings are MCAP files, name it so: {args.output.with_suffix('.mcap')}"
         )
     if args.seconds is not None and not 0 < args.seconds < 1e9:
         raise ConfigError("--seconds", f"{args.seconds} is no number of seconds above 0")
@@ -62,14 +67,36 @@ def _order(args: Namespace) -> Order:
     return Order(tuple(args.topics), args.output, args.seconds, rotate_bytes, args.retained == "keep")
 
 
+SHOWN = 20  # gaps; the report for machines has more
+
+
 def _summary(told: Recorded) -> str:
-    files = told.files[0] if len(told.files) == 1 else f"{told.files[0]} to {Path(told.files[-1]).name}"
+    files = "no file"
+    if told.files:
+        files = told.files[0] if len(told.files) == 1 else f"{told.files[0]} to {Path(told.files[-1]).name}"
+    topics = f"{told.topics:,} topics" if told.topics < MOST_TOPICS else f"{MOST_TOPICS:,} topics or more"
     lines = [
-        f"{told.messages:,} messages on {told.topics:,} topics in {span(told.seconds)} ({told.messages_per_s:,.0f}/s), "
+        f"{told.messages:,} messages on {topics} in {span(told.seconds)} ({told.messages_per_s:,.0f}/s), "
         f"{size(told.bytes)} in {files}",
-        f"gaps: {len(told.gaps)}" + "".join(f"\n  {span(float(str(g['seconds'])))}: {g['why']}" for g in told.gaps),
-        f"lost: {told.lost}",
+        f"gaps: {told.gap_count:,}",
+        *(f"  {span(float(str(gap['seconds'])))}: {gap['why']}" for gap in told.gaps[:SHOWN]),
+        *([f"  and {told.gap_count - SHOWN:,} more"] if told.gap_count > SHOWN else []),
+        f"lost here: {told.lost:,}",
+        f"dropped by the broker before: {_broker_words(told)}",
     ]
     if told.retained_left_out:
-        lines.append(f"left out: {told.retained_left_out} retained messages (--retained skip)")
+        lines.append(f"left out: {told.retained_left_out:,} retained messages (--retained skip)")
     return "\n".join(lines)
+
+
+def _broker_words(told: Recorded) -> str:
+    if told.broker_dropped is None or told.broker_told_s is None:
+        return "not known, it does not tell"
+    until = f"as it told until {span(told.broker_told_s)} before the end"
+    if not told.broker_dropped:
+        return f"0, {until}"
+    count = f"{'at least ' if told.broker_dropped_more else ''}{told.broker_dropped:,}"
+    return (
+        f"{count} message{'s'[: told.broker_dropped > 1]}, of these or of others, {until}; publish with QoS 1, and give the broker longer "
+        "queues (mosquitto: max_queued_messages)"
+    )

@@ -73,9 +73,11 @@ def size(count: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """A span as people say it: 3.2 s, 4:05 min, 2:03:00 h."""
+    """A span as people say it: 3.2 s, 4:05 min, 2:03:00 h, 12 d 2:00 h."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
+    if hours >= 48:
+        return f"{hours // 24:,} d {hours % 24}:{minutes:02} h"
     return f"{hours}:{minutes:02}:{rest:02} h" if hours else f"{minutes}:{rest:02} min"

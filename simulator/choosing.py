@@ -14,11 +14,13 @@ from fleetgp.columns import First
 from fleetgp.defaults import Choice, choose
 from fleetgp.errors import ConfigError, RecordingError
 from fleetgp.recording import spec
+from fleetgp.recording.board import MessageStream
 from fleetgp.recording.discover import ROWS, discover, find_time, numbers
 from fleetgp.recording.spec import RecordingSpec, TimeSpec
 from fleetgp.recording.streams import Stream, find
 from fleetgp.schema import Channel
 from fleetgp.wanted import Wanted, wanted
+from simulator.watching import look_for_devices
 
 NAMED = 8
 
@@ -34,7 +36,7 @@ class Understood(NamedTuple):
 def understood(files: Sequence[Path], spec_file: Path | None) -> Understood:
     """Raises ConfigError or RecordingError where spec and files do not fit, or nothing can be chosen."""
     described = spec.load(spec_file) if spec_file is not None else None
-    found = find(files, described)
+    found = find(files, described, look_for_devices)
     streams, why = (found.streams, ()) if described is not None and described.inputs else alike(found.streams)
     described, choice = complete(streams, described, str(spec_file or "what was chosen"))
     reasons = (*found.reasons, *why, *choice.reasons)
@@ -46,7 +48,7 @@ def readable(files: Sequence[Path], spec_file: Path | None) -> tuple[list[Stream
     described = spec.load(spec_file) if spec_file is not None else None
     if described is None or not described.inputs or described.time.is_open:
         return understood(files, spec_file)[:2]
-    return find(files, described).streams, described
+    return find(files, described, look_for_devices).streams, described
 
 
 def completed(files: Sequence[Path], spec_file: Path | None) -> tuple[RecordingSpec, Choice]:
@@ -96,6 +98,9 @@ def alike(streams: Sequence[Stream]) -> tuple[list[Stream], tuple[str, ...]]:
     most = max(kinds, key=lambda kind: len(kind) * sum(len(names) for other, names in kinds.items() if kind <= other))
     chosen = {name for kind, names in kinds.items() if kind >= most for name in names}
     kept = [stream for stream in streams if not stream.has_clock or stream.name in chosen]
+    for stream in streams:
+        if stream.name not in chosen and isinstance(stream, MessageStream):
+            stream.leave_out()
     reasons = tuple(
         f"left out {', '.join(names[:NAMED])}{', ...' if len(names) > NAMED else ''}: tells {', '.join(sorted(kind)[:NAMED])}, "
         f"not what {len(chosen)} other{'s tell' if len(chosen) > 1 else ' tells'}; name channels in a spec (--spec) for another choice"

@@ -149,6 +149,7 @@ def replay(argv: list[str]) -> int:
     parser.add_argument(
         "--rebase", metavar="SHIFT", help="move times inside payloads: now (the first message is now), +1h, -2d"
     )
+    parser.add_argument("--max-pause", metavar="SPAN", help="shorten longer pauses of the recording to this, e.g. 10s")
     parser.add_argument("--loop", nargs="?", const=0, type=int, metavar="N", help="again and again, or N times")
     parser.add_argument(
         "--own-topics", action="store_true", help="also what the fleet's programs said of themselves (fleetgp/...)"
@@ -165,11 +166,22 @@ def replay(argv: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the faults' chances (0)")
     parser.add_argument("--spec", type=Path, metavar="SPEC", help="what tables (CSV, Parquet) hold")
     parser.add_argument("--json", metavar="FILE", help="write the report to a file ('-' = standard output)")
-    args = parser.parse_args(argv)
+    args = parser.parse_args(_joined(argv, "--rebase"))
 
     from simulator.run_replay import run_replay
 
     return run_replay(args)
+
+
+def _joined(argv: list[str], flag: str) -> list[str]:
+    """A flag and its value in one, where the value begins as a flag does: ``--rebase -2d``."""
+    result: list[str] = []
+    for word in argv:
+        if result[-1:] == [flag] and word.startswith("-") and word[1:2].isdecimal():
+            result[-1] = f"{flag}={word}"
+        else:
+            result.append(word)
+    return result
 
 
 def _positive(text: str) -> float:

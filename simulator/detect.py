@@ -22,6 +22,7 @@ from simulator.backtest import paced
 from simulator.choosing import complete, lines, told
 from simulator.fleet import Outcome, Plan, run
 from simulator.left_out import words
+from simulator.watching import look_for_devices
 
 EVENTS_SHOWN = 40
 NAME = 18
@@ -44,7 +45,7 @@ def detect(args: Namespace) -> dict[str, Any]:
         if name not in (None, "-") and not Path(name).parent.is_dir():
             raise ConfigError(flag, f"there is no folder {Path(name).parent} to write {name} to")
     described = spec.load(args.spec) if args.spec else None
-    found = find(args.files, described)
+    found = find(args.files, described, look_for_devices)
     say: Callable[[str], None] = _silent if args.json == "-" else print
     report: dict[str, Any] = {"devices": {}, "events": 0, "event_list": [], "left_out": {}, "warnings": []}
     for reason in found.reasons:

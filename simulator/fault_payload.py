@@ -50,6 +50,13 @@ def find(payload: bytes, field: str) -> Place | str:
     return _number(payload, match.start(1), match.end(1), ALONE)
 
 
+def fields(payload: bytes) -> tuple[str, ...]:
+    """Names of the fields of a payload that can be read, as ``find`` takes them."""
+    if payload.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"["):
+        return ()
+    return tuple(dict.fromkeys(".".join(map(_plain, span.path)) for span in spans(payload)))
+
+
 def replaced(payload: bytes, place: Place, value: float) -> bytes:
     """The payload with another number in this place, NaN = none (null); written as exactly as 15 digits go."""
     text = payload[place.begin : place.end]

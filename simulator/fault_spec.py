@@ -25,9 +25,13 @@ KEYS = ("kind", "topic", "field", "from", "for", "until", "size")
 MOST_COUNT = 100_000
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "sec": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-_NUMBER = r"[+-]?\d+(?:\.\d+)?"
+MOST_S = 36_525 * 86_400.0  # a span: a hundred years
+MOST_SIZE = 1e100
+YEARS = range(1970, 2200)
+
+_NUMBER = r"[+-]?[0-9]+(?:\.[0-9]+)?"
 _SPAN = re.compile(rf"({_NUMBER})\s*(ms|sec|s|min|h|d)")
-_SPAN_LAST = re.compile(r"(.*)\+(\d+(?:\.\d+)?(?:ms|sec|s|min|h|d))")
+_SPAN_LAST = re.compile(r"(.*)\+([0-9]+(?:\.[0-9]+)?(?:ms|sec|s|min|h|d))")
 _PART = re.compile(rf"({_NUMBER})\s*(%|x|ppm|sd|ms|sec|s|min|h|d|)")
 
 
@@ -112,7 +116,7 @@ def _from_file(path: Path) -> list[Fault]:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as err:
         raise ConfigError(FLAG, f"{path} cannot be read: {err.strerror}") from err
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as err:
+    except (ValueError, RecursionError) as err:  # of TOML, of UTF-8, of a name that is none
         raise ConfigError(FLAG, f"not TOML: {err}", str(path)) from err
     refuse_unknown(document, ("fault",), "faults", str(path))
     tables = document.get("fault", [])
@@ -195,6 +199,8 @@ def _instant(word: str, text: str) -> Instant:
             f"{text!r}: {word!r} is no time; examples are 2026-03-04T10:00 (UTC where no zone is named) and +10min after "
             "the first message",
         ) from None
+    if moment.year not in YEARS:
+        raise ConfigError(FLAG, f"{text!r}: {word!r} is not in the years {YEARS[0]} to {YEARS[-1]}")
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return Instant(round(moment.timestamp() * 1e6) * 1000, False)
 
@@ -203,7 +209,10 @@ def _seconds(word: str, text: str) -> float:
     match = _SPAN.fullmatch(word.strip())
     if not match or float(match[1]) < 0:
         raise ConfigError(FLAG, f"{text!r}: {word.strip()!r} is no span of time; examples are 500ms, 30s, 5min, 1h, 2d")
-    return float(match[1]) * _SECONDS[match[2]]
+    seconds = float(match[1]) * _SECONDS[match[2]]
+    if seconds > MOST_S:
+        raise ConfigError(FLAG, f"{text!r}: {word.strip()!r} is longer than a hundred years")
+    return seconds
 
 
 def _size(kind: Kind, text: str, whole: str) -> dict[str, Any]:
@@ -260,5 +269,13 @@ def _check_range(kind: Kind, found: Mapping[str, float], whole: str) -> None:
         problem = "the size of noise is its standard deviation, above 0"
     elif abs(found.get("ppm", 0.0)) > 1e5:
         problem = "a clock drifts by at most 100000ppm"
+    elif abs(found.get("span", 0.0)) > MOST_S:
+        problem = "no span is longer than a hundred years"
+    elif max(abs(found.get("number", 0.0)), abs(found.get("sd", 0.0))) > MOST_SIZE:
+        problem = f"a size is at most {MOST_SIZE:g}"
+    elif kind in ("spike", "offset", "drift") and not found.get("number", found.get("sd", 0.0)):
+        problem = f"a {kind} of 0 changes nothing"
+    elif kind == "skew" and not (found.get("span") or found.get("ppm")):
+        problem = "a clock that is right changes nothing"
     if problem:
         raise ConfigError(FLAG, f"{whole!r}: {problem}")

@@ -20,6 +20,7 @@ from simulator.fault_values import disturb
 MOST_WAITING = 100_000
 MOST_BLOCK = 10_000
 MOST_KNOWN = 10_000
+LAST_NS = 2**63 - 1  # a time that a recording can hold
 
 
 class Item(NamedTuple):
@@ -60,6 +61,7 @@ class Aim:
         self.begin_ns = fault.begin.of(first_ns) if fault.begin else first_ns
         self.end_ns = fault.end.of(first_ns) if fault.end else None
         told.begin_ns, told.end_ns = self.begin_ns, self.end_ns
+        self._told = told
         self._filter = Filter(fault.topic)
         self._rng = rng
         self._share = fault.share
@@ -71,12 +73,28 @@ class Aim:
             self._instants = sorted((self.begin_ns + drawn.astype(np.int64)).tolist(), reverse=True)
 
     def is_near(self, one: Recorded) -> bool:
-        """Of its topics and in its span; or after it, where an instant was drawn that no message has come since."""
+        """Of its topics and in its span; or after it, where an instant was drawn that no message has come since.
+
+        Both are counted, so it is asked once of each message.
+        """
         if isinstance(one, Gap) or not self._filter.matches(one.topic):
             return False
+        self._told.on_topic += 1
+        is_before_end = self.end_ns is None or one.received_ns < self.end_ns
+        is_inside = self.begin_ns <= one.received_ns and (is_before_end or self._instants is not None)
+        self._told.in_span += is_inside
+        return is_inside
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether a count of messages is met, not a share or all."""
+        return self._left is not None
+
+    def waits(self, one: Message) -> bool:
+        """Of a count: whether there is one left for a message of now."""
         if self._instants is not None:
-            return self.begin_ns <= one.received_ns
-        return self.begin_ns <= one.received_ns and (self.end_ns is None or one.received_ns < self.end_ns)
+            return bool(self._instants) and self._instants[-1] <= one.received_ns
+        return bool(self._left)
 
     def is_of(self, one: Recorded) -> bool:
         """Of its topics, at any time."""
@@ -86,14 +104,13 @@ class Aim:
         """Whether one that is near is met: by chance where a share was said, at drawn instants where a count was."""
         if self._share is not None:
             return bool(self._rng.random() < self._share)
-        if self._instants is not None:
-            if not self._instants or self._instants[-1] > one.received_ns:
-                return False
-            self._instants.pop()
+        if self._left is None:
             return True
-        if self._left is not None:
-            self._left -= 1
-            return self._left >= 0
+        if not self.waits(one):
+            return False
+        if self._instants is not None:
+            self._instants.pop()
+        self._left -= 1
         return True
 
 
@@ -196,7 +213,8 @@ def _skew(items: Iterator[Item], aim: Aim, told: Told) -> Iterator[Item]:
             continue
         shift_ms = round(fault.span_s * 1000 + fault.drift_ppm * 1e-6 * (one.received_ns - aim.begin_ns) / 1e6)
         payload = move_time(one.payload, one.topic, shift_ms)
-        published_ns = one.published_ns + shift_ms * 1_000_000 if one.published_ns else 0
+        moved_ns = one.published_ns + shift_ms * 1_000_000
+        published_ns = min(max(1, moved_ns), LAST_NS) if one.published_ns else 0
         if shift_ms and payload == one.payload and not one.published_ns:
             told.left_alone["no_time"] += 1
         elif shift_ms:
@@ -220,19 +238,20 @@ class _Sensor:
             if not (isinstance(one, Message) and self._aim.is_of(one)):
                 yield item
                 continue
-            is_hit = self._aim.is_near(one) and self._aim.takes(one)
-            if not is_hit and self._fault.kind != "stuck":
+            if not self._meets(one):
+                if self._fault.kind == "stuck" and not isinstance(
+                    place := fault_payload.find(one.payload, self._fault.field), str
+                ):
+                    self._remember(one.topic, place.value)
                 yield item
                 continue
             place = fault_payload.find(one.payload, self._fault.field)
             if isinstance(place, str):
-                self._told.left_alone[place] += is_hit
+                self._leave(one, place)
                 yield item
                 continue
-            if not is_hit:
-                self._remember(one.topic, place.value)
-                yield item
-                continue
+            if self._aim.is_counted:
+                self._aim.takes(one)
             payload = self._payload(one, place)
             if payload is not None:
                 item = item._replace(one=one._replace(payload=payload))
@@ -240,6 +259,17 @@ class _Sensor:
                 self._told.note(item.number, one.topic, one.received_ns)
             if payload is not None or not self._fault.is_removed:
                 yield item
+
+    def _meets(self, one: Message) -> bool:
+        """Whether it is to be changed, if it has the number. Of a count, one without the number takes nothing away."""
+        if not self._aim.is_near(one):
+            return False
+        return self._aim.waits(one) if self._aim.is_counted else self._aim.takes(one)
+
+    def _leave(self, one: Message, why: str) -> None:
+        self._told.left_alone[why] += 1
+        if why == "no_field" and not self._told.fields:
+            self._told.fields = fault_payload.fields(one.payload)
 
     def _payload(self, one: Message, place: fault_payload.Place) -> bytes | None:
         """With the fault in it; None where it is to go (a removed plain value), or to be left alone."""
@@ -264,6 +294,9 @@ class _Sensor:
             self._rng,
             math.nan if held is None else held,
         )
+        if math.isinf(value[0]):
+            self._told.left_alone["too_large"] += 1
+            return None
         return fault_payload.replaced(one.payload, place, float(value[0]))
 
     def _progress(self, received_ns: int) -> float:

@@ -12,7 +12,7 @@ WORDS = {
     "outside_transform": "readings outside their transform",
     "basis_refused": "models of the fleet that did not fit",
     "bad_time": "rows without a readable time",
-    "bad_line": "lines that are no JSON object",
+    "bad_line": "lines that cannot be read",
     "short_row": "rows cut short",
     "not_a_number": "cells that are no number",
     "no_device": "rows that name no device",
@@ -38,6 +38,11 @@ WORDS = {
     "depth": "messages nested too deep",
     "fields": "messages of too many fields",
     "time": "times that cannot be read",
+    "field_text": "fields of text",
+    "field_range": "fields of numbers beyond any reading",
+    "columns": "columns that hold no numbers",
+    "other topics": "messages on other topics",
+    "other times": "messages of other times",
 }
 
 

@@ -27,7 +27,7 @@ from fleetgp.wire.messages import AnomalyEvent, Bootstrap, FleetModel, Predictio
 from simulator.recorded_likeness import is_close
 from simulator.recorded_lives import Life, Lives
 from simulator.recorded_news import News, NewsQueue
-from simulator.recorded_words import Answer, Compared, Reading, Word
+from simulator.recorded_words import Answer, Compared, Reading, Said, Word
 
 MOST_WAITING = 100_000
 MOST_MADE = 10_000
@@ -200,15 +200,8 @@ class RecordedAgent:
         if word is None or word.at_ns > at_ns + LATE_NS:
             return
         assert isinstance(word.message, (Summary, Bootstrap))
-        if _name(word.message) in self._answered:
-            return
-        asked = self._news.asked(word.message, word.at_ns)
-        if asked is None:
-            return
-        before = [news.message for news in self._news.upto(asked)]
-        if any(isinstance(one, FleetModel) and one.round > told.round for one in before):
-            return
-        self._answer_as_recorded(word)
+        if _name(word.message) not in self._answered:
+            self._answer_as_recorded(word, told.round)
 
     def _follow_answer(self, word: Word, message: Answer) -> None:
         """An answer in its own place, where it has not been made already."""
@@ -216,8 +209,8 @@ class RecordedAgent:
         what = f"{self.name}, {name[0].__name__.lower()} {message.sequence}"
         if name not in self._answered and not self._answer_as_recorded(word):
             self._answer_after_overtaken(word)
-        if name not in self._answered and (asked := self._news.asked(message, word.at_ns)) is not None:
-            self._take_answer(*self._answered_by(word, asked), asked)
+        if name not in self._answered and (asked := self._asked(word)):
+            self._take_answer(*self._answered_by(word, asked[0]), asked[0])
         made = self._answered.pop(name, None)
         if made is None:
             self.compared.answers.miss(what)
@@ -236,22 +229,27 @@ class RecordedAgent:
         self._restore(before)
         return False
 
-    def _answer_as_recorded(self, word: Word) -> bool:
-        """Answer now, or after as many readings as no prediction came of, where that gives what was recorded."""
+    def _answer_as_recorded(self, word: Word, newest: int | None = None) -> bool:
+        """Answer now, or after as many readings as no prediction came of, where that gives what was recorded.
+
+        newest: round of the newest model that it may have had.
+        """
         message = word.message
         assert isinstance(message, (Summary, Bootstrap))
         before: dict[str, Any] = {}
-        while (asked := self._news.asked(message, word.at_ns)) is not None:
-            state, answers = self._answered_by(word, asked)
-            made = answers.get(_name(message))
-            if made is not None and (made == message or (not self.state.config.is_live and is_close(message, made))):
-                self._take_answer(state, answers, asked)
-                return True
+        while asked := self._asked(word, newest):
+            for index in asked:
+                state, answers = self._answered_by(word, index)
+                if self._is_as_recorded(message, answers):
+                    self._take_answer(state, answers, index)
+                    return True
             before = before or self._copied()
             following = self._readings[0] if self._readings else None
             if following is None or following.at_ns > word.at_ns:
                 break
-            earlier = next((k for k, news in enumerate(self._news.upto(asked)) if _is_model_by(news, following)), None)
+            earlier = next(
+                (k for k, news in enumerate(self._news.upto(asked[0])) if _is_model_by(news, following)), None
+            )
             if earlier is not None:
                 self._adopt(earlier)
             elif self._is_quiet(following.sample):
@@ -260,6 +258,27 @@ class RecordedAgent:
                 break
         self._restore(before)
         return False
+
+    def _asked(self, word: Word, newest: int | None = None) -> list[int]:
+        """Indices of the openings that this may answer. A bootstrap names no round, but a summary that was made with it does."""
+        summary = word.message if isinstance(word.message, Summary) else self._beside(word.message)
+        asked = self._news.asked(None if summary is None else summary.round, word.at_ns)
+        if newest is None:
+            return asked
+        return [index for index in asked if not any(_is_newer_model(news, newest) for news in self._news.upto(index))]
+
+    def _beside(self, message: Said) -> Summary | None:
+        """The summary that was told in one breath with a bootstrap, where it has not been followed yet."""
+        said = (one.message for one in self._words if isinstance(one.message, Summary))
+        return next((one for one in said if _is_made_with(one, message)), None)
+
+    def _is_as_recorded(self, message: Answer, made: dict[tuple[type, int], Answer]) -> bool:
+        """Whether this is among the answers made, and beside a bootstrap a summary only where one was told."""
+        mine = made.get(_name(message))
+        if isinstance(message, Bootstrap) and len(made) > 1 and self._beside(message) is None:
+            return False
+        is_same = mine == message or (mine is not None and not self.state.config.is_live and is_close(message, mine))
+        return mine is not None and is_same
 
     def _answered_by(self, word: Word, asked: int) -> tuple[State, dict[tuple[type, int], Answer]]:
         """State and answers if the round were answered now, after the models before it."""
@@ -351,6 +370,19 @@ class RecordedAgent:
 def _is_model_by(news: News, reading: Reading) -> bool:
     """Whether it is a model that was heard no later than a reading."""
     return isinstance(news.message, FleetModel) and news.at_ns <= reading.at_ns
+
+
+def _is_newer_model(news: News, round_: int) -> bool:
+    return isinstance(news.message, FleetModel) and news.message.round > round_
+
+
+def _is_made_with(summary: Summary, message: Said) -> bool:
+    """Whether a summary and a bootstrap answer the same round: the agent told them in one breath."""
+    return (
+        isinstance(message, Bootstrap)
+        and (summary.incarnation, summary.at_ms) == (message.incarnation, message.at_ms)
+        and summary.sequence == message.sequence + 1
+    )
 
 
 def _name(answer: Answer) -> tuple[type, int]:

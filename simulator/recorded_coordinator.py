@@ -10,7 +10,7 @@ import itertools
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from coordinator import rounds
 from coordinator import state as coordination
@@ -53,6 +53,20 @@ class ComparedRounds:
     trouble: str = ""
 
 
+class _Opening(NamedTuple):
+    """Where a round began: the state before the answers that came before it, those, and when; at_ms None where the round before
+    closed at the same moment, and nothing came between."""
+
+    state: coordination.State
+    before: list[Heard]
+    at_ms: int | None = None
+    at_ns: int = -NEAR_NS
+
+
+Place = Literal["before", "during", "after"]
+Outcome = tuple[coordination.State, list[coordination.Effect]]
+
+
 class RecordedCoordinator:
     """``hear`` what was recorded in order, ``follow`` up to a time, at last ``finish``."""
 
@@ -66,7 +80,7 @@ class RecordedCoordinator:
         self._models: dict[int, bytes] = {}
         self._notices: dict[tuple[int, str], RoundNotice] = {}
         self._seen: deque[tuple[int, str]] = deque(maxlen=MOST_WAITING)
-        self._opened_ns = -NEAR_NS
+        self._opening: _Opening | None = None
 
     def hear_answer(self, heard: Heard) -> None:
         if len(self._answers) < MOST_WAITING:
@@ -117,8 +131,7 @@ class RecordedCoordinator:
             if notice.state == "closed":
                 self._close(told, notice.at_ms, notice.round)
             else:
-                self._commit([heard for heard in self._answers if self._is_before(heard, told, notice)], notice.at_ms)
-                self._opened_ns = told.at_ns
+                self._open(told, notice)
         made = self._notices.pop(key, None)
         what = f"round {notice.round} {notice.state}"
         if made is None:
@@ -126,46 +139,79 @@ class RecordedCoordinator:
         else:
             self.compared.notices.compare(what, notice, made)
 
-    def _is_before(self, heard: Heard, told: Told, opened: RoundNotice) -> bool:
-        """Whether an answer is one to an earlier round than this, which opens: it says so, or that one's opening is nearer."""
-        if isinstance(heard.message, Summary):
-            return heard.message.round < opened.round and heard.at_ns < told.at_ns
-        return abs(heard.at_ns - self._opened_ns) < abs(heard.at_ns - told.at_ns)
+    def _open(self, told: Told, notice: RoundNotice) -> None:
+        """Open a round, after the answers to earlier ones."""
+        before = [heard for heard in self._answers if heard.at_ns < told.at_ns and _is_earlier(heard.message, notice)]
+        self._opening = _Opening(self.state, before, notice.at_ms, told.at_ns)
+        self._answers = deque(heard for heard in self._answers if heard not in before)
+        self._commit(_stepped(self.state, before, notice.at_ms), notice.at_ms)
 
     def _close(self, told: Told, at_ms: int, number: int) -> None:
         """Close a round with the answers that it had: those heard until then, but for one or two heard a moment early or late."""
         closing = {type(one.message): one for one in (told, *self._words) if _is_closing(one.message, number)}
-        likely = [heard for heard in self._answers if heard.at_ns < told.at_ns]
-        near = sorted(
-            (heard for heard in self._answers if abs(heard.at_ns - told.at_ns) < NEAR_NS),
-            key=lambda heard: abs(heard.at_ns - told.at_ns),
-        )
-        for swapped in itertools.islice(_subsets(near[:MOST_NEAR]), MOST_TRIALS):
-            answers = [heard for heard in self._answers if (heard in likely) != (heard in swapped)]
-            _, effects = self._closed(answers, at_ms)
-            if all(_payload(effect) == one.payload for effect in effects if (one := closing.get(_kind(effect)))):
-                self._commit(answers, at_ms)
-                return
-        self._commit(likely, at_ms)
+        opening, self._opening = self._opening or _Opening(self.state, []), None
+        heard = [*opening.before, *self._answers]
+        likely: dict[int, Place] = {
+            index: "before" if index < len(opening.before) else "during" if one.at_ns < told.at_ns else "after"
+            for index, one in enumerate(heard)
+        }
+        trials = _subsets(_other_places(heard, likely, opening.at_ns, told.at_ns))
+        for moved in itertools.islice(trials, MOST_TRIALS):
+            places = likely | dict(moved)
+            outcome = _round(opening, heard, places, at_ms)
+            if all(_payload(effect) == one.payload for effect in outcome[1] if (one := closing.get(_kind(effect)))):
+                break
+        else:
+            places, outcome = likely, _round(opening, heard, likely, at_ms)
+        self._answers = deque(one for index, one in enumerate(heard) if places[index] == "after")
+        self._commit(outcome, at_ms)
 
-    def _closed(self, answers: list[Heard], at_ms: int) -> tuple[coordination.State, list[coordination.Effect]]:
-        """State and effects if the clock came to this time with these answers given before."""
-        state = self.state
-        for heard in answers:
-            is_summary = isinstance(heard.message, Summary)
-            kind = coordination.SummaryArrived if is_summary else coordination.BootstrapArrived
-            state, _ = rounds.step(state, kind(heard.at_ns // 1_000_000, heard.agent_id, heard.payload))
-        return rounds.step(state, coordination.Tick(at_ms))
-
-    def _commit(self, answers: list[Heard], at_ms: int) -> None:
-        self.state, effects = self._closed(answers, at_ms)
-        for heard in answers:
-            self._answers.remove(heard)
+    def _commit(self, outcome: Outcome, at_ms: int) -> None:
+        self.state, effects = outcome
         for effect in effects:
             if isinstance(effect, coordination.PublishModel):
                 self._models[at_ms] = effect.payload
             elif isinstance(effect, coordination.PublishRound):
                 self._notices[(effect.notice.round, effect.notice.state)] = effect.notice
+
+
+def _is_earlier(answer: Summary | Bootstrap, opened: RoundNotice) -> bool:
+    """Whether it answers an earlier round than this, which opens: it says so, or was made before."""
+    return answer.round < opened.round if isinstance(answer, Summary) else answer.at_ms < opened.at_ms
+
+
+def _other_places(
+    heard: list[Heard], likely: dict[int, Place], opened_ns: int, closed_ns: int
+) -> list[tuple[int, Place]]:
+    """Where else answers may belong that were heard near the opening or the closing of a round, the nearest first."""
+    found: list[tuple[int, int, Place]] = []
+    for index, one in enumerate(heard):
+        if likely[index] != "before":
+            found.append((abs(one.at_ns - closed_ns), index, "during" if likely[index] == "after" else "after"))
+        if likely[index] != "after":
+            found.append((abs(one.at_ns - opened_ns), index, "during" if likely[index] == "before" else "before"))
+    near = sorted(place for place in found if place[0] < NEAR_NS)
+    return [(index, place) for _, index, place in near[:MOST_NEAR]]
+
+
+def _round(opening: _Opening, heard: list[Heard], places: dict[int, Place], at_ms: int) -> Outcome:
+    """State and effects of the closing, if the answers came so."""
+    before, during = (
+        [one for index, one in enumerate(heard) if places[index] == place] for place in ("before", "during")
+    )
+    if opening.at_ms is None:
+        return _stepped(opening.state, [*before, *during], at_ms)
+    state, _ = _stepped(opening.state, before, opening.at_ms)
+    return _stepped(state, during, at_ms)
+
+
+def _stepped(state: coordination.State, answers: list[Heard], at_ms: int) -> Outcome:
+    """State and effects if the clock came to this time with these answers given before."""
+    for heard in answers:
+        is_summary = isinstance(heard.message, Summary)
+        kind = coordination.SummaryArrived if is_summary else coordination.BootstrapArrived
+        state, _ = rounds.step(state, kind(heard.at_ns // 1_000_000, heard.agent_id, heard.payload))
+    return rounds.step(state, coordination.Tick(at_ms))
 
 
 def _is_closing(message: FleetModel | RoundNotice, number: int) -> bool:
@@ -184,7 +230,7 @@ def _payload(effect: coordination.Effect) -> bytes:
     return effect.payload if isinstance(effect, coordination.PublishModel) else b""
 
 
-def _subsets(near: list[Heard]) -> Iterator[tuple[Heard, ...]]:
+def _subsets(moves: list[tuple[int, Place]]) -> Iterator[tuple[tuple[int, Place], ...]]:
     """None of them, each alone, each two, ..."""
-    for size in range(len(near) + 1):
-        yield from itertools.combinations(near, size)
+    for size in range(len(moves) + 1):
+        yield from itertools.combinations(moves, size)

@@ -6,9 +6,11 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from fleetgp.wire.messages import Bootstrap, FleetModel, Prediction, RoundNotice, Summary
+from fleetgp.wire.messages import FleetModel, Prediction, RoundNotice
 
 MOST_WAITING = 100_000
+MOST_ASKED = 8
+SOON_NS = 2_000_000_000
 
 
 class News(NamedTuple):
@@ -52,12 +54,15 @@ class NewsQueue:
                 kept.append(news._replace(is_doubtful=True) if is_model else news)
         self._queue = kept
 
-    def asked(self, answer: Summary | Bootstrap, at_ns: int) -> int | None:
-        """Index of what this answers: the opening of its round, or where it names none the one heard nearest to it."""
+    def asked(self, number: int | None, at_ns: int) -> list[int]:
+        """Indices of what an answer heard at a time may answer: the opening of its round, or where that is not known the last
+        few heard by then, the oldest first (it takes the fewest models with it), and those heard a moment later."""
         opened = [(index, news) for index, news in enumerate(self._queue) if isinstance(news.message, RoundNotice)]
-        if isinstance(answer, Summary):
-            return next((index for index, news in opened if news.message.round == answer.round), None)
-        return min(opened, key=lambda one: abs(one[1].at_ns - at_ns))[0] if opened else None
+        if number is not None:
+            return [index for index, news in opened if news.message.round == number][:1]
+        before = [index for index, news in opened if news.at_ns <= at_ns]
+        after = [index for index, news in opened if at_ns < news.at_ns <= at_ns + SOON_NS]
+        return [*before[-MOST_ASKED:], *after]
 
     def model_for(self, told: Prediction) -> int | None:
         """Index of the next model, where one that waits is the one that a prediction was made with."""

@@ -21,7 +21,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="fleetgp recordings",
         description="Looks after recorded files: MCAP as fleetgp record writes it, lines of JSON, logs of mosquitto_sub,\n"
-        "and tables (CSV, Parquet).",
+        "and tables (CSV, Parquet, JSON).",
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     shared = argparse.ArgumentParser(add_help=False)
@@ -32,6 +32,8 @@ def _parser() -> argparse.ArgumentParser:
     info.add_argument("file", type=Path, metavar="FILE")
     verify = actions.add_parser("verify", parents=[shared], help="check a file; exit status 1 where it is damaged")
     verify.add_argument("file", type=Path, metavar="FILE")
+    for action in (info, verify):
+        action.add_argument("--spec", type=Path, metavar="SPEC", help="what a table holds")
     recover = actions.add_parser(
         "recover", parents=[shared], help="save what a damaged file still holds into a new one"
     )
@@ -44,11 +46,18 @@ def _parser() -> argparse.ArgumentParser:
         description="Writes a recording in the form that OUT's ending says: .mcap, .jsonl, .jsonl.gz keep every message; .csv, "
         ".csv.gz, .parquet hold readings, a row a message with its time, its device and its fields.",
     )
-    convert.add_argument("file", type=Path, metavar="IN", help="any form, told by its content")
+    convert.add_argument(
+        "file",
+        type=_place,
+        metavar="IN",
+        help="any form, told by its content; or http://HOST:8086/DATABASE with --query",
+    )
     convert.add_argument(
         "output", type=Path, metavar="OUT", help="ends in .mcap, .jsonl, .csv (each also with .gz), .parquet"
     )
+    convert.add_argument("--query", metavar="SELECT", help="which rows of an InfluxDB, e.g. 'SELECT * FROM weather'")
     _add_choices(convert)
+    add_arguments(convert)
     query = actions.add_parser(
         "query",
         parents=[shared],
@@ -66,6 +75,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.epilog = "\n".join(usages)
     return parser
+
+
+def _place(text: str) -> Path | str:
+    return text if text.startswith(("http://", "https://")) else Path(text)
 
 
 def _add_output(parser: argparse.ArgumentParser, endings: str) -> None:

@@ -7,10 +7,11 @@ from argparse import Namespace
 from datetime import UTC, datetime
 from typing import Literal
 
-from broker_bridge.timeline import Cut, Moment
+from broker_bridge.cut import Cut, Moment
 from fleetgp.errors import ConfigError
 from fleetgp.runtime.link import check_filter
 from fleetgp.runtime.spec import parse_span
+from simulator.fault_spec import MOST_S, YEARS
 
 
 def speed_of(text: str) -> float | None:
@@ -46,19 +47,22 @@ def cut_of(args: Namespace) -> Cut:
         retained=args.retained,
         shift_ns=shift_of(args.rebase) if args.rebase else None,
         loops=1 if args.loop is None else args.loop or None,
+        longest_pause_ns=_span_ns(args.max_pause, "--max-pause") if args.max_pause else None,
     )
 
 
 def moment_of(text: str, flag: str) -> Moment:
     """An ISO time (no zone = UTC), or +SPAN after the first message. Raises ConfigError."""
     if text.startswith("+"):
-        return Moment(round(parse_span(text[1:], flag, "") * 1e9), is_offset=True)
+        return Moment(_span_ns(text[1:], flag), is_offset=True)
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
         raise ConfigError(
             flag, f"{text!r} is no time; expected like 2026-03-04T10:00 (UTC), or +10min after the first message"
         ) from None
+    if at.year not in YEARS:
+        raise ConfigError(flag, f"{text!r} is not in the years {YEARS[0]} to {YEARS[-1]}")
     at = at if at.tzinfo else at.replace(tzinfo=UTC)
     return Moment(round(at.timestamp() * 1e6) * 1000)
 
@@ -69,4 +73,11 @@ def shift_of(text: str) -> int | Literal["now"]:
         return "now"
     if text[:1] not in ("+", "-"):
         raise ConfigError("--rebase", f"{text!r}: expected now, or a shift such as +1h or -2d")
-    return round(parse_span(text[1:], "--rebase", "") * 1e9) * (-1 if text[0] == "-" else 1)
+    return _span_ns(text[1:], "--rebase") * (-1 if text[0] == "-" else 1)
+
+
+def _span_ns(text: str, flag: str) -> int:
+    seconds = parse_span(text, flag, "")
+    if seconds > MOST_S:
+        raise ConfigError(flag, f"{text!r} is longer than a hundred years")
+    return round(seconds * 1e9)

@@ -6,11 +6,9 @@ import heapq
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from mcap.exceptions import McapError
-from mcap.reader import make_reader
-
 from fleetgp.errors import RecordingError
 from fleetgp.recording import mcap
+from fleetgp.recording.mcap_glance import glance
 from fleetgp.recording.message import Gap, Recorded
 from fleetgp.recording.messages import kind_of
 from fleetgp.recording.spec import RecordingSpec
@@ -29,20 +27,32 @@ class Sources:
         self._paths = paths
         self._spec = spec
         self._say = say
+        self._passed_over: dict[Path, int] = {}
         self.damages: list[str] = []
         self.last_ns = max((_last_ns(path) for path in paths), default=0)
 
-    def read(self) -> Iterator[Recorded]:
-        """Messages and gaps of all files, by their time; those of one file in its own order."""
-        sources = [self._one(path) for path in self._paths]
+    def read(self, begin_ns: int | None = None) -> Iterator[Recorded]:
+        """Messages and gaps of all files, by their time; those of one file in its own order.
+
+        begin_ns: files that have an index of their times are read from there on (UTC epoch ns); earlier ones may come as well.
+        """
+        sources = [self._one(path, begin_ns) for path in self._paths]
         return sources[0] if len(sources) == 1 else heapq.merge(*sources, key=_time)
 
-    def _one(self, path: Path) -> Iterator[Recorded]:
+    @property
+    def passed_over(self) -> int:
+        """Messages before ``begin_ns`` that were not even read, in the last reading."""
+        return sum(self._passed_over.values())
+
+    def _one(self, path: Path, begin_ns: int | None) -> Iterator[Recorded]:
         if kind_of(path) == "mcap":
-            scan = mcap.recover(path)
-            yield from scan
-            for damage in scan.damages:
-                self._note(f"{path}: {damage.why}")
+            scan = mcap.recover(path, begin_ns)
+            try:
+                yield from scan
+            finally:  # also where not all of it is read
+                self._passed_over[path] = scan.passed_over
+                for damage in scan.damages:
+                    self._note(f"{path}: {damage.why}")
             return
         count = 0
         try:
@@ -69,9 +79,5 @@ def _last_ns(path: Path) -> int:
     """Time of the last message where a file tells it without being read, else 0."""
     if kind_of(path) != "mcap":
         return 0
-    try:
-        with path.open("rb") as file:
-            summary = make_reader(file).get_summary()
-    except (McapError, OSError, ValueError):
-        return 0
-    return summary.statistics.message_end_time if summary is not None and summary.statistics is not None else 0
+    told = glance(path)
+    return 0 if told is None or told.last_ns is None else told.last_ns

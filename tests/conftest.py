@@ -1,7 +1,8 @@
 """What a machine must have for some tests, and what several areas share: ports, deadlines, brokers of both kinds.
 
 A test marked ``broker``, ``browser`` or ``influx`` is skipped by name where the machine has no broker, no Chromium or no
-InfluxDB and VictoriaMetrics. The gate sets REQUIRE_BROKER=1, REQUIRE_BROWSER=1 and REQUIRE_INFLUX=1: there it fails instead, so that nothing goes untested unseen. It also sets
+InfluxDB and VictoriaMetrics; one that needs torch where it is not installed. The gate sets REQUIRE_BROKER=1,
+REQUIRE_BROWSER=1, REQUIRE_INFLUX=1 and REQUIRE_TORCH=1: there it fails instead, so that nothing goes untested unseen. It also sets
 RERUN_PROCESSES=1: such a test, whose deadlines a busy machine may break, is run once more when it fails, and the summary
 names it as RERUN. All others have to pass the first time. (The names do not begin with FLEETGP_ for that is how settings
 begin, and the programs under test refuse settings they do not know.)
@@ -33,7 +34,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """In the gate, tests of real processes get a second chance that is told."""
-    if _is_required("RERUN_PROCESSES") and any(map(item.get_closest_marker, ("broker", "browser"))):
+    if _is_required("RERUN_PROCESSES") and any(map(item.get_closest_marker, ("broker", "browser", "influx"))):
         item.add_marker(pytest.mark.flaky(reruns=1))
 
 

@@ -20,7 +20,7 @@ from fleetgp.payloads.content import settle
 from fleetgp.recording import csv, devices
 from fleetgp.recording.message import Gap, Message
 from fleetgp.recording.messages import read_messages
-from fleetgp.recording.shared import Pass
+from fleetgp.recording.shared import Pass, Watch, unwatched
 from fleetgp.recording.spec import RecordingSpec
 from fleetgp.recording.table import Cells, Record, Skipped
 from fleetgp.schema import Channel, Covariate
@@ -61,6 +61,10 @@ class MessageStream:
         header = list(dict.fromkeys(name for row in rows for name in row))
         return header, [[row.get(name) for name in header] for row in rows[:count]]
 
+    def leave_out(self) -> None:
+        """It is not read: its messages count as those of a device that was left out."""
+        self._board.leave_out(self._device)
+
     def read(self, spec: RecordingSpec, skipped: Skipped | None = None) -> Iterator[Record]:
         """Readings of a spec's inputs, in the recording's own order. Raises RecordingError where a file is damaged."""
         skipped = Skipped() if skipped is None else skipped
@@ -98,12 +102,12 @@ class MessageStream:
 class Board:
     """Recordings of messages as devices. One pass finds them; what is read is read in as few passes as can be."""
 
-    def __init__(self, paths: Sequence[Path], spec: RecordingSpec | None = None) -> None:
+    def __init__(self, paths: Sequence[Path], spec: RecordingSpec | None = None, watch: Watch = unwatched) -> None:
         self.paths = tuple(paths)
         self.seen: dict[str, Seen] = {}
         self._owners: dict[str, tuple[str, ...]] = {}
         self._pass: Pass[Message] | None = None
-        self._look()
+        self._look(watch)
         self.streams = self._devices(() if spec is None else spec.inputs)
 
     def join(self, name: str, skipped: Skipped) -> Iterator[Message]:
@@ -111,6 +115,12 @@ class Board:
         if self._pass is None or not self._pass.is_open_to(name):
             self._pass = Pass(lambda is_counted: self._owned(skipped if is_counted else Skipped()))
         return self._pass.join(name)
+
+    def leave_out(self, name: str) -> None:
+        """From now on nobody owns this device's messages."""
+        self._owners = {
+            topic: tuple(owner for owner in owners if owner != name) for topic, owners in self._owners.items()
+        }
 
     def topics_of(self, name: str) -> list[str]:
         return [topic for topic, owners in self._owners.items() if name in owners]
@@ -132,10 +142,10 @@ class Board:
             for name in owners:
                 yield name, message
 
-    def _look(self) -> None:
+    def _look(self, watch: Watch) -> None:
         """Find topics that hold numbers, and keep the first readings of each."""
         places = kept = 0
-        for message in self.messages(Skipped()):
+        for message in watch(self.messages(Skipped()), self.paths[0]):
             places += 1
             seen = self.seen.get(message.topic)
             if kept >= MOST_SAMPLES or _useless(message) or (seen is not None and len(seen.contents) >= FIRST):

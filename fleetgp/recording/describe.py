@@ -21,7 +21,8 @@ class Topic(NamedTuple):
 
 
 class Description(NamedTuple):
-    """A recording in numbers. gaps: the first MAX_GAPS of gap_count; session, end: what was told at its start and close."""
+    """A recording in numbers. gaps: the first MAX_GAPS of gap_count; session, end: what was told at its start and
+    close. backwards: messages that were received earlier than the one before them."""
 
     topics: Mapping[str, Topic]
     gaps: tuple[Gap, ...]
@@ -29,6 +30,7 @@ class Description(NamedTuple):
     session: Mapping[str, str]
     end: Mapping[str, str]
     is_whole: bool
+    backwards: int = 0
 
     @property
     def messages(self) -> int:
@@ -54,6 +56,8 @@ class Overview:
         self._topics: dict[str, list[int]] = {}
         self._gaps: list[Gap] = []
         self._gap_count = 0
+        self._backwards = 0
+        self._last_ns = 0
 
     def add(self, recorded: Recorded) -> None:
         if not isinstance(recorded, Message):
@@ -62,6 +66,8 @@ class Overview:
                 self._gaps.append(recorded)
             return
         at_ns = recorded.received_ns
+        self._backwards += at_ns < self._last_ns
+        self._last_ns = at_ns
         counts = self._topics.get(recorded.topic)
         if counts is None:
             counts = self._topics[recorded.topic] = [0, 0, 0, at_ns, at_ns]
@@ -73,4 +79,4 @@ class Overview:
 
     def description(self, *, session: Mapping[str, str], end: Mapping[str, str], is_whole: bool) -> Description:
         topics = {name: Topic(*counts) for name, counts in sorted(self._topics.items())}
-        return Description(topics, tuple(self._gaps), self._gap_count, session, end, is_whole)
+        return Description(topics, tuple(self._gaps), self._gap_count, session, end, is_whole, self._backwards)

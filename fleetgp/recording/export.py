@@ -35,7 +35,8 @@ class Reading(NamedTuple):
 
 
 def readings(recorded: Iterable[Recorded], left_out: MutableMapping[str, int]) -> Iterator[Reading]:
-    """What messages tell in numbers. left_out: counts messages and fields that are no readings, by reason."""
+    """What messages tell in numbers. left_out: counts messages that are no readings, by reason, and under ``field_...``
+    fields of the others."""
     for message in recorded:
         if isinstance(message, Gap):
             continue
@@ -50,7 +51,7 @@ def readings(recorded: Iterable[Recorded], left_out: MutableMapping[str, int]) -
             left_out[reason] = left_out.get(reason, 0) + 1
             continue
         for code, count in content.rejected.items():
-            left_out[code] = left_out.get(code, 0) + count
+            left_out[f"field_{code}"] = left_out.get(f"field_{code}", 0) + count
         at_ms = message.received_ns // 1_000_000 if content.at_ms is None else content.at_ms
         topic = message.topic.removeprefix(OURS)
         device, _, name = topic.rpartition("/")

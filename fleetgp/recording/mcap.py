@@ -41,12 +41,13 @@ def read(path: Path) -> Iterator[Recorded]:
     yield from Scan(path, is_strict=True)
 
 
-def recover(path: Path) -> Scan:
+def recover(path: Path, begin_ns: int | None = None) -> Scan:
     """What a damaged file still holds: iterate over it, then its attributes say how far it went and what was lost.
 
+    begin_ns: what is earlier (UTC epoch ns) need not be read, and is not where the file has an index.
     Iterating raises RecordingError only where there is no file, or nothing of MCAP in it.
     """
-    return Scan(path, is_strict=False)
+    return Scan(path, is_strict=False, begin_ns=begin_ns)
 
 
 def verify(path: Path) -> Verdict:

@@ -69,6 +69,11 @@ def unpack(body: bytes) -> bytes:
     return data
 
 
+def times_of(body: bytes) -> tuple[int, int] | None:
+    """First and last time of a chunk as its head says, UTC epoch ns; None where it is too short for one."""
+    return _CHUNK.unpack_from(body)[:2] if len(body) >= _CHUNK.size else None
+
+
 def _decompress(name: bytes, data: bytes, size: int) -> bytes:
     if name == b"zstd":
         if zstandard.frame_content_size(data) not in (size, -1):  # before that much memory is taken
@@ -126,8 +131,13 @@ def read_message(data: bytes, start: int, end: int, channels: dict[int, Describe
 def add_channel(body: bytes, channels: dict[int, Described]) -> None:
     """Read a channel record's body. Raises one of DAMAGED."""
     channel = Channel.read(ReadDataStream(BytesIO(body)))
+    channels[channel.id] = described(channel)
+
+
+def described(channel: Channel) -> Described:
+    """What a channel's record says."""
     told = channel.metadata
-    channels[channel.id] = Described(
+    return Described(
         topic=channel.topic,
         qos=int(told["qos"]) if told.get("qos", "") in {"0", "1", "2"} else 0,
         is_retained=told.get("retain") == "true",

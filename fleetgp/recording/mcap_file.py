@@ -72,6 +72,11 @@ class RecordFile:
             raise Damaged("the mark of MCAP files is missing or damaged")
         self._advance(data)
 
+    def move_to(self, offset: int) -> None:
+        """Go on with the record there. The CRC is of no use from now on."""
+        self.position = offset
+        self._file.seek(offset)
+
     def next_record(self) -> Record | None:
         """The record at the position, which moves behind it; None at the end. Raises Damaged, the position unmoved."""
         start = self.position

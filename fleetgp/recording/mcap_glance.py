@@ -1,4 +1,4 @@
-"""What the index at the end of an MCAP file tells, without reading the file."""
+"""What the index at the end of an MCAP file tells, without reading the file: how much there is, and where a time begins."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from mcap.exceptions import McapError
 from mcap.reader import make_reader
+from mcap.records import Channel
+from mcap.summary import Summary
 
 from fleetgp.errors import RecordingError
 from fleetgp.recording.mcap_layout import HOLDS
@@ -25,15 +27,7 @@ class Glance(NamedTuple):
 
 def glance(path: Path) -> Glance | None:
     """None where the file was cut, or its index cannot be read. Raises RecordingError where it cannot be opened."""
-    try:
-        with path.open("rb") as file:
-            summary = make_reader(file).get_summary()
-    except FileNotFoundError:
-        raise RecordingError(f"there is no file {path}") from None
-    except OSError as err:
-        raise RecordingError(f"{path} cannot be read: {err.strerror or err}") from err
-    except (McapError, ValueError, struct.error):
-        return None
+    summary = _summary(path)
     if summary is None or summary.statistics is None:
         return None
     told = summary.statistics
@@ -47,3 +41,40 @@ def glance(path: Path) -> Glance | None:
         first_ns=told.message_start_time if has_any else None,
         last_ns=told.message_end_time if has_any else None,
     )
+
+
+class Place(NamedTuple):
+    """Where to begin to read: a chunk's offset in the file, its first and last time, and the channels of the whole file."""
+
+    offset: int
+    times: tuple[int, int]
+    channels: tuple[Channel, ...]
+
+
+def place_of(path: Path, begin_ns: int) -> Place | None:
+    """The first chunk that holds a message of this time (UTC epoch ns) or later: all before it are earlier.
+
+    None where there is no index, or nothing to pass over. Raises RecordingError where the file cannot be opened.
+    """
+    summary = _summary(path)
+    if summary is None or summary.statistics is None or len(summary.chunk_indexes) != summary.statistics.chunk_count:
+        return None
+    chunks = sorted(summary.chunk_indexes, key=lambda chunk: chunk.chunk_start_offset)
+    later = next((chunk for chunk in chunks if chunk.message_end_time >= begin_ns), chunks[-1] if chunks else None)
+    if later is None or later is chunks[0]:
+        return None
+    return Place(
+        later.chunk_start_offset, (later.message_start_time, later.message_end_time), tuple(summary.channels.values())
+    )
+
+
+def _summary(path: Path) -> Summary | None:
+    try:
+        with path.open("rb") as file:
+            return make_reader(file).get_summary()
+    except FileNotFoundError:
+        raise RecordingError(f"there is no file {path}") from None
+    except OSError as err:
+        raise RecordingError(f"{path} cannot be read: {err.strerror or err}") from err
+    except (McapError, ValueError, struct.error):
+        return None

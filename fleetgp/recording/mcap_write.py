@@ -51,6 +51,7 @@ from fleetgp.recording.message import Gap, Message
 _Key = tuple[str, int, bool, str, bool]  # topic, QoS, retained, content type, whether its messages have a sender's time
 _GAP_KEY: _Key = (GAP_TOPIC, -1, False, "", True)  # no message has such a QoS
 _LARGEST_TIME = 2**63
+ROOM = 4096  # channels that a file which goes on in another one leaves free
 _MESSAGE_OPCODE = int(Opcode.MESSAGE)  # looked up once, not for each message
 
 
@@ -83,6 +84,26 @@ class McapWriter:
         """Size of the file now; the chunk that is still open is not in it."""
         return self._file.size
 
+    @property
+    def first_ns(self) -> int:
+        """When the earliest message was received that is in the file, UTC epoch ns; far in the future where none is."""
+        return self._first_ns
+
+    @property
+    def unwritten(self) -> int:
+        """Messages and gaps of the open chunk, which is not in the file yet."""
+        return self.digest.messages + self.digest.gaps - sum(self._counts.values())
+
+    @property
+    def is_roomy(self) -> bool:
+        """Whether some thousand new topics still have their place: an MCAP file has no more than 65,535 channels."""
+        return len(self._channels) < MAX_CHANNELS - ROOM
+
+    @property
+    def links(self) -> int | None:
+        """None where the file still stands at its path; else at how many other paths: 0 = it is gone when it is closed."""
+        return self._file.links()
+
     def write(self, message: Message) -> None:
         """Take one message; a chunk that is full by it goes into the file."""
         topic, payload, received_ns, published_ns, qos, is_retained, content_type = message
@@ -91,6 +112,8 @@ class McapWriter:
             message = message._replace(published_ns=0)
         key = (topic, qos, is_retained, content_type, has_time)
         known = self._channels.get(key) or self._add_channel(key, payload)
+        if len(payload) >= CHUNK_BYTES:
+            self.flush()  # what is cut within a large message shall take no other with it
         self._put(known, received_ns, published_ns if has_time else received_ns, payload)
         self.digest.add(message)
         if self._chunk_size >= CHUNK_BYTES:
@@ -273,6 +296,14 @@ class _File:
             ) from err
         self.size += len(data)
         self.crc = zlib.crc32(data, self.crc)
+
+    def links(self) -> int | None:
+        mine = os.fstat(self._fd)
+        try:
+            there = os.stat(self._path)
+        except OSError:
+            return mine.st_nlink
+        return None if (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino) else mine.st_nlink
 
     def close(self) -> None:
         try:

@@ -31,10 +31,11 @@ _QOS_RETAIN = rb"([012])%s([01])(?:%s|$)"
 
 
 class Layout(NamedTuple):
-    """How a log's lines are made: what stands between their parts, and whether QoS and retained flag are among them."""
+    """How a log's lines are made: what stands between their parts and at their ends, whether QoS and retained flag are told."""
 
     separator: bytes
     has_flags: bool
+    end: bytes
 
 
 def looks_like(first: list[bytes]) -> Literal["timed", "untimed", ""]:
@@ -45,6 +46,11 @@ def looks_like(first: list[bytes]) -> Literal["timed", "untimed", ""]:
     if _STRONG.match(whole[0]) or all(_WEAK.match(line) for line in whole[:5]):
         return "timed"
     return "untimed" if all(_UNTIMED.match(line) for line in whole[:5]) else ""
+
+
+def has_flags(path: Path) -> bool:
+    """Whether a log's lines tell QoS and retained flag. Raises RecordingError where it cannot be opened."""
+    return _layout(head(path)).has_flags
 
 
 def read(path: Path, skipped: MutableMapping[str, int] | None = None) -> Iterator[Message]:
@@ -62,7 +68,7 @@ def read(path: Path, skipped: MutableMapping[str, int] | None = None) -> Iterato
     more: list[bytes] = []
     size = 0
     for number, line in lines(path, faults):
-        content = line.removesuffix(b"\n")
+        content = line.removesuffix(b"\n").removesuffix(layout.end)
         try:
             message = _parse(content, layout)
         except ValueError as err:
@@ -108,7 +114,9 @@ def _layout(first: list[bytes]) -> Layout:
     separator = b"\t" if begun and all(line[match.end() : match.end() + 1] == b"\t" for line, match in begun) else b" "
     flags = re.compile(_QOS_RETAIN % (separator, separator))
     rests = [line[match.end() + 1 :].partition(separator)[2] for line, match in begun]
-    return Layout(separator, bool(rests) and all(flags.match(rest) for rest in rests))
+    whole = [line for line in first if line.endswith(b"\n")]
+    end = b"\r" if whole and all(line.endswith(b"\r\n") for line in whole) else b""  # of a log that Windows wrote
+    return Layout(separator, bool(rests) and all(flags.match(rest) for rest in rests), end)
 
 
 def _parse(line: bytes, layout: Layout) -> Message | None:

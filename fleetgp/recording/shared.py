@@ -10,13 +10,25 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Generic, TypeVar
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 
 MOST_WAITING = 20_000
 
 Source = Callable[[bool], Iterator[tuple[str, T]]]
+
+
+class Watch(Protocol):
+    """Looks on while the items of a file are read, and gives them on."""
+
+    def __call__(self, items: Iterator[T], path: Path, /) -> Iterator[T]: ...
+
+
+def unwatched(items: Iterator[T], path: Path, /) -> Iterator[T]:
+    """Nobody looks on."""
+    return items
 
 
 class Pass(Generic[T]):

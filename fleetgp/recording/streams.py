@@ -14,6 +14,7 @@ from fleetgp.recording.board import Board
 from fleetgp.recording.discover import discover
 from fleetgp.recording.message import Message, Recorded
 from fleetgp.recording.messages import OF_MESSAGES, kind_of, read_messages
+from fleetgp.recording.shared import Watch, unwatched
 from fleetgp.recording.spec import RecordingSpec
 from fleetgp.recording.table import Cells, Record, Skipped
 from fleetgp.recording.table_streams import TableFile, TableStream
@@ -57,8 +58,8 @@ def streams(paths: Sequence[Path], spec: RecordingSpec | None = None) -> list[St
     return find(paths, spec).streams
 
 
-def find(paths: Sequence[Path], spec: RecordingSpec | None = None) -> Found:
-    """The same, and what was chosen for it."""
+def find(paths: Sequence[Path], spec: RecordingSpec | None = None, watch: Watch = unwatched) -> Found:
+    """The same, and what was chosen for it. watch: is given the rows or messages of each pass that looks for devices."""
     entries: list[_Entry] = []
     reasons: list[str] = []
     told: list[Path] = []
@@ -66,7 +67,7 @@ def find(paths: Sequence[Path], spec: RecordingSpec | None = None) -> Found:
         if is_of_messages(path):
             told.append(path)
             continue
-        file = TableFile(path, spec)
+        file = TableFile(path, spec, watch)
         entries += [_Entry(TableStream("", file, device), csv.usable(device), index) for device in file.devices]
         if not file.devices:
             entries.append(_Entry(TableStream("", file), "", index))
@@ -75,7 +76,7 @@ def find(paths: Sequence[Path], spec: RecordingSpec | None = None) -> Found:
     _name(entries, paths)
     found: list[Stream] = [entry.stream for entry in entries]
     if told:
-        board = Board(told, spec)
+        board = Board(told, spec, watch)
         reasons += _by_topic(board)
         found += board.streams
     for stream, name in zip(found, csv.unique([stream.name for stream in found]), strict=True):
@@ -89,24 +90,32 @@ def is_of_messages(path: Path) -> bool:
     return kind_of(path) in OF_MESSAGES
 
 
-def as_messages(path: Path, spec: RecordingSpec | None = None, beside: Sequence[Path] = ()) -> Iterator[Recorded]:
+def as_messages(
+    path: Path, spec: RecordingSpec | None = None, beside: Sequence[Path] = (), skipped: Skipped | None = None
+) -> Iterator[Recorded]:
     """Any file as messages. A table's rows become ``sensors/NAME`` with a JSON object of their fields, as devices send it.
 
     Without a spec all columns of numbers are fields. Rows of several devices come in the order of their times. beside: files
-    that are read together, this one among them: names tell its devices from those of the others.
-    Raises RecordingError where the file cannot be read, or its time not be found.
+    that are read together, this one among them: names tell its devices from those of the others. skipped: counts what is left
+    out; without it a damaged file of messages raises RecordingError. It is raised always where the file cannot be read, or its
+    time not be found.
     """
     if is_of_messages(path):
-        yield from read_messages(path)
+        yield from read_messages(path, skipped)
         return
     tables = [one for one in beside if one == path or not is_of_messages(one)]
     found = [stream for stream in streams(tables or [path], spec) if stream.path == path]
     if spec is None or spec.time.is_open or not spec.inputs:
         seen = discover(found, None if spec is None else spec.time)
+        left = sum(reason.startswith("left out") for reason in seen.reasons)
+        if skipped is not None and left:
+            skipped.add("columns", left)
         inputs = Wanted(channels=tuple(Channel(name=name) for name in seen.columns))
         spec = RecordingSpec(time=seen.time, wanted=inputs if spec is None or not spec.inputs else spec.wanted)
     names = [item.name for item in spec.inputs]
-    merged = heapq.merge(*(_numbered(stream, stream.read(spec)) for stream in found), key=lambda one: one[1].at_ms)
+    merged = heapq.merge(
+        *(_numbered(stream, stream.read(spec, skipped)) for stream in found), key=lambda one: one[1].at_ms
+    )
     for name, record, sequence in ((name, record, sequence) for (name, sequence), record in merged):
         payload = json.dumps({**fields(record, names), "time": record.at_ms, "seq": sequence}).encode()
         yield Message(f"{TOPIC}{name}", payload, record.at_ms * 1_000_000, record.at_ms * 1_000_000)
@@ -138,7 +147,7 @@ def _name(entries: Sequence[_Entry], paths: Sequence[Path]) -> None:
 def _by_column(file: TableFile) -> str:
     column = file.header[file.device_column]
     return (
-        f"{len(file.devices)} devices in {file.path.name}: by its column {column}, whose values come again and again; "
+        f"{len(file.devices)} device{'s'[: len(file.devices) > 1]} in {file.path.name}: by its column {column}{', whose values come again and again' if len(file.devices) > 1 else ''}; "
         '[devices] column = "" in a spec takes all rows as one'
     )
 

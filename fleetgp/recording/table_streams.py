@@ -1,7 +1,8 @@
 """The devices of one table: the whole of it, or by the column that says whose each row is.
 
 Where nobody named that column it is the first of a usual name (``device``, ``sensor_id``, ``mote``, ``station`` ...) whose
-values come again and again, unless each only begins when the one before has ended: that is one device which was renamed.
+values come again and again, unless each only begins when the one before has ended: that is one device which was renamed. One
+value alone names a device only in a column called ``device``, ``device_id`` or ``device_name``.
 Rows of devices that take turns are read in one pass; where one device's rows all stand before the next one's there is a pass
 for each.
 """
@@ -18,7 +19,7 @@ from fleetgp.errors import PeerError, RecordingError
 from fleetgp.recording import csv, lines, parquet, table
 from fleetgp.recording.discover import find_time
 from fleetgp.recording.messages import kind_of
-from fleetgp.recording.shared import Pass
+from fleetgp.recording.shared import Pass, Watch, unwatched
 from fleetgp.recording.spec import RecordingSpec, TimeSpec
 from fleetgp.recording.table import Cells, Record, Skipped
 
@@ -29,6 +30,8 @@ NAMES = (
     "device", "deviceid", "devicename", "sensor", "sensorid", "sensorname", "mote", "moteid", "node", "nodeid", "station",
     "stationid", "machine", "machineid", "asset", "assetid", "unit", "unitid", "host", "hostname", "id",
 )  # fmt: skip
+
+NAMES_OF_ONE = ("device", "deviceid", "devicename")
 
 
 class Part(NamedTuple):
@@ -41,11 +44,12 @@ class Part(NamedTuple):
 class TableFile:
     """One table of any form. devices: {} where all rows are of one."""
 
-    def __init__(self, path: Path, spec: RecordingSpec | None = None) -> None:
+    def __init__(self, path: Path, spec: RecordingSpec | None = None, watch: Watch = unwatched) -> None:
         self.path = path
         self._encoding = "" if spec is None else spec.encoding
         self._kind = kind_of(path)
         self._pass: Pass[Cells] | None = None
+        self._watch = watch
         self.header = [name or "" for name in next(self.rows())]
         self.device_column = -1
         self.devices: dict[str, Part] = {}
@@ -81,10 +85,13 @@ class TableFile:
 
     def _find(self, time: TimeSpec) -> None:
         for index, name in enumerate(self.header):
-            if "".join(c for c in name.lower() if c.isalnum()) not in NAMES:
+            plain = "".join(c for c in name.lower() if c.isalnum())
+            if plain not in NAMES:
                 continue
             found = self._by_device(index)
-            if len(found) > 1 and not self._follow_each_other(found, time):
+            if len(found) > 1 and self._follow_each_other(found, time):
+                continue
+            if len(found) > 1 or (found and plain in NAMES_OF_ONE):
                 self.device_column, self.devices = index, found
                 return
 
@@ -107,7 +114,7 @@ class TableFile:
         """Rows by the value of a column; {} where it has too many values to name devices."""
         found: dict[str, Part] = {}
         count = 0
-        for row in islice(self.rows(), 1, None):
+        for row in self._watch(islice(self.rows(), 1, None), self.path):
             device = _device(row, column)
             if not device:
                 continue

@@ -1,4 +1,4 @@
-"""Lines of text files, plain or gzip, as bytes; and where a reader counts what it leaves out."""
+"""Lines of text files, plain or gzip, UTF-8 or marked as UTF-16, as bytes; and where a reader counts what it leaves out."""
 
 from __future__ import annotations
 
@@ -92,7 +92,20 @@ def head(path: Path) -> list[bytes]:
 
 
 def open_bytes(path: Path) -> IO[bytes]:
-    """The file's content, unpacked where its first bytes say gzip."""
+    """The file's content: unpacked where its first bytes say gzip, as UTF-8 where they then say UTF-16."""
+    content = _unpacked(path)
+    try:
+        start = content.read(2)
+        content.seek(0)
+    except BaseException:
+        content.close()
+        raise
+    if start not in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        return content
+    return cast(IO[bytes], codecs.EncodedFile(content, "utf-8", "utf-16", errors="replace"))
+
+
+def _unpacked(path: Path) -> IO[bytes]:
     with path.open("rb") as file:
         start = file.read(2)
     return cast(IO[bytes], gzip.open(path, "rb")) if start == GZIP else path.open("rb")

@@ -200,6 +200,12 @@ class Connection:
             with contextlib.suppress(OSError):  # a dead connection: ``step`` will find out
                 self._pipe.flush()
 
+    def hurry(self) -> None:
+        """The same from any thread, where that may be."""
+        if self._pipe is not None:
+            with contextlib.suppress(OSError):
+                self._pipe.hurry()
+
     def ack(self, mids: Iterable[int]) -> None:
         """Acknowledge messages, in order."""
         if self._pipe is not None:

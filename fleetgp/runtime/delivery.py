@@ -82,6 +82,11 @@ class Delivery:
             taken += 1
         return taken
 
+    def hurry(self) -> None:
+        """What was handed over goes to the socket at once, not when the connection's thread comes to it."""
+        if self._connection is not None:
+            self._connection.hurry()
+
     def take_back(self) -> list[Outgoing]:
         """What was handed over and may not have arrived, in order; forgotten here."""
         returned, self._returned = self._returned, []

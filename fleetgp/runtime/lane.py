@@ -31,11 +31,14 @@ class Lane:
         with self._changed:
             return self._delivery.unconfirmed
 
-    def hand_over(self, messages: Sequence[Outgoing]) -> int:
+    def hand_over(self, messages: Sequence[Outgoing], *, is_urgent: bool = False) -> int:
         """Send as many of these as there is room for, in order; how many were taken: 0 without a connection, and while others
-        wait to be taken back."""
+        wait to be taken back. is_urgent: in this thread, which spares waking another one before anything goes."""
         with self._changed:
-            return self._delivery.hand_over(messages) if self._is_ready() else 0
+            taken = self._delivery.hand_over(messages) if self._is_ready() else 0
+            if taken and is_urgent:
+                self._delivery.hurry()
+            return taken
 
     def take_back(self) -> list[Outgoing]:
         """What was not confirmed when the connection ended, in order. It may have arrived."""

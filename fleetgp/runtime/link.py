@@ -140,16 +140,17 @@ def parse_url(
 
 
 def check_filter(pattern: str, key: str) -> str:
-    """Return a subscription filter that every broker takes, or raise ConfigError."""
+    """Return a subscription filter that brokers take (NATS none with spaces inside), or raise ConfigError."""
     levels = pattern.split("/")
     is_legal = (
         bool(pattern)
         and all(level in ("+", "#") or not set(level) & set("+#\0") for level in levels)
         and "#" not in levels[:-1]
     )
-    if not is_legal or re.search(r"\s", pattern):
+    if not is_legal or pattern != pattern.strip() or not pattern.isprintable():
         raise ConfigError(
-            key, f"{pattern!r} is not a topic filter; expected like sensors/# or sensors/+/air, without spaces"
+            key,
+            f"{pattern!r} is not a topic filter; expected like sensors/# or sensors/+/air, without spaces around it",
         )
     return pattern
 

@@ -15,7 +15,8 @@ _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Pipe:
-    """``say`` may be called from any thread and wakes who waits for ``bell``; all else belongs to one thread."""
+    """``say`` may be called from any thread and wakes who waits for ``bell``, and so may ``hurry``; all else belongs to one
+    thread."""
 
     def __init__(self, sock: socket.socket) -> None:
         """sock: connected; owned by the pipe from now on."""
@@ -106,6 +107,12 @@ class Pipe:
                 with memoryview(self._unsent) as view:
                     sent = self._sock.send(view[: 4 * CHUNK])
                 del self._unsent[:sent]
+
+    def hurry(self) -> None:
+        """What ``flush`` does, in the thread that has something to say. TLS, which two threads must not enter, is left to the
+        one that was woken. Raises OSError."""
+        if not isinstance(self._sock, ssl.SSLSocket):
+            self.flush()
 
     def finish(self, seconds: float) -> None:
         """Send all that is unsent, waiting for at most so long. Raises OSError."""

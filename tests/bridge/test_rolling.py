@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_bridge.rolling import Rolling, bytes_of
+from broker_bridge.rolling import Gone, Rolling, bytes_of
 from fleetgp.errors import RecordingError
 from fleetgp.recording import mcap
 from fleetgp.recording.message import Gap, Message
@@ -53,3 +53,53 @@ def test_sizes_as_people_write_them() -> None:
     for wrong in ("", "MB", "10", "-5MB", "1e9", "100 cats", "nan", "5kk", "9999999GB"):
         with pytest.raises(ValueError, match=r".*"):
             bytes_of(wrong)
+
+
+def test_a_file_with_all_the_topics_it_can_hold_is_followed_by_another(tmp_path: Path) -> None:
+    """Also where nobody asked for several files; one that is there already is passed by, not written over."""
+    (tmp_path / "day-0002.mcap").write_bytes(b"mine")
+    rolling = Rolling(tmp_path / "day.mcap", {}, None)
+    for n in range(70_000):
+        rolling.write(Message(f"t/{n}", b"1", 1_000_000 + n))
+        if rolling.is_full:
+            rolling.flush()
+    rolling.close()
+    assert [path.name for path in rolling.files] == ["day.mcap", "day-0003.mcap"]
+    assert [one.topic for path in rolling.files for one in mcap.read(path) if isinstance(one, Message)] == [
+        f"t/{n}" for n in range(70_000)
+    ]
+    assert (tmp_path / "day-0002.mcap").read_bytes() == b"mine"
+
+
+def test_a_file_that_is_removed_while_it_is_written_is_told_with_what_was_in_it(tmp_path: Path) -> None:
+    rolling = Rolling(tmp_path / "deep" / "day.mcap", {}, None)
+    for message in MESSAGES[:5]:
+        rolling.write(message)
+    assert rolling.flush() is None
+    (tmp_path / "deep" / "day.mcap").unlink()
+    (tmp_path / "deep").rmdir()
+    assert rolling.flush() == Gone(tmp_path / "deep" / "day.mcap", 5, 1_000_000)
+    rolling.write(MESSAGES[5])
+    rolling.close()
+    (left,) = rolling.files
+    assert list(mcap.read(left)) == [MESSAGES[5]]
+    assert rolling.messages_gone == 5
+
+
+def test_a_file_that_is_moved_while_it_is_written_is_closed_where_it_is(tmp_path: Path) -> None:
+    rolling = Rolling(tmp_path / "day.mcap", {}, None)
+    rolling.write(MESSAGES[0])
+    (tmp_path / "day.mcap").rename(tmp_path / "kept.mcap")
+    assert rolling.flush() == Gone(tmp_path / "day.mcap", 0, 1_000_000)
+    rolling.close()
+    assert mcap.verify(tmp_path / "kept.mcap").is_whole
+    assert list(mcap.read(tmp_path / "kept.mcap")) == [MESSAGES[0]]
+    assert rolling.messages_gone == 0
+
+
+def test_a_last_file_that_was_removed_is_no_recording(tmp_path: Path) -> None:
+    rolling = Rolling(tmp_path / "day.mcap", {}, None)
+    rolling.write(MESSAGES[0])
+    (tmp_path / "day.mcap").unlink()
+    with pytest.raises(RecordingError, match="was removed while it was written, and 1 messages with it"):
+        rolling.close()

@@ -50,4 +50,10 @@ def test_a_screen_that_is_gone_stops_nothing() -> None:
 
 def test_sizes_and_spans_read_as_people_say_them() -> None:
     assert [size(n) for n in (0, 640, 12_345, 4_500_000, 7.2e9)] == ["0 B", "640 B", "12.3 kB", "4.5 MB", "7.2 GB"]
-    assert [span(s) for s in (0.04, 59.94, 245, 7380)] == ["0.0 s", "59.9 s", "4:05 min", "2:03:00 h"]
+    assert [span(s) for s in (0.04, 59.94, 245, 7380, 180_120)] == [
+        "0.0 s",
+        "59.9 s",
+        "4:05 min",
+        "2:03:00 h",
+        "2 d 2:02 h",
+    ]

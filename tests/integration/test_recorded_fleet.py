@@ -83,6 +83,7 @@ def assert_as_recorded(messages: list[Recorded]) -> Outcome:
     return outcome
 
 
+@pytest.mark.slow
 def test_the_demo_run_again_from_its_recording_says_what_it_said(
     tmp_path: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch, eventually: Callable[..., None]
 ) -> None:
@@ -115,6 +116,7 @@ def test_the_demo_run_again_from_its_recording_says_what_it_said(
     }
 
 
+@pytest.mark.slow
 def test_a_fleet_through_kills_silences_and_late_joiners_is_run_again_exactly(
     broker: EmbeddedBroker, bench: Bench, tmp_path: Path
 ) -> None:
@@ -143,9 +145,11 @@ def test_a_fleet_through_kills_silences_and_late_joiners_is_run_again_exactly(
         desk.until(lambda: devices.process.poll() is not None, 30.0)
         desk.until(lambda: len(desk.predictions("pump-3")) > 40, 20.0)
         talk(desk, 1.5)
-        for running in bench.programs:
-            if running is not recorder and running.is_alive:
-                running.stop()
+        others = [running for running in bench.programs if running is not recorder and running.is_alive]
+        for running in others:
+            running.process.terminate()
+        for running in others:
+            running.wait()
     recorder.stop(signal.SIGINT)
     outcome = assert_as_recorded(recorded(file))
     assert set(outcome.agents) == {(FLEET, "pump-1"), (FLEET, "pump-2"), (FLEET, "pump-3"), ("split", "split")}

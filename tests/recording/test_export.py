@@ -64,7 +64,7 @@ def test_devices_fields_and_what_is_no_reading() -> None:
         Reading(AT_MS, "esp/attic", {"temperature": 21.4}),
         Reading(AT_MS, "alone", {"value": 3.0}),
     ]
-    assert left_out == {"text": 1, "retained": 1, "fleet": 1, "encoding": 1}
+    assert left_out == {"field_text": 1, "retained": 1, "fleet": 1, "encoding": 1}
 
 
 def test_parquet_is_written_by_row_groups(tmp_path: Path) -> None:

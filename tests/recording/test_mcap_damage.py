@@ -155,6 +155,27 @@ def test_bytes_after_the_end_lose_nothing_and_are_said(whole: bytes, damaged: Pa
     assert [damage.why for damage in verdict.damages] == ["7 bytes follow its end; no message is lost"]
 
 
+@pytest.mark.parametrize("between", [b"", b"garbage"])
+def test_a_recording_put_behind_another_is_read_too_and_said(whole: bytes, damaged: Path, between: bytes) -> None:
+    """As ``cat`` makes them; three, for each begins to count anew."""
+    damaged.write_bytes(whole + between + whole + between + whole)
+    scan = recover(damaged)
+    assert messages(list(scan)) == SENT * 3
+    assert [damage.why for damage in scan.damages] == ["another recording follows its end, which is read too"] * 2
+    assert (scan.lost, scan.is_closed) == (0, True)
+    with pytest.raises(RecordingError, match="another recording follows"):
+        list(read(damaged))
+
+
+def test_a_large_message_that_is_cut_takes_no_other_with_it(damaged: Path, tmp_path: Path) -> None:
+    small = [Message("a", b"1", n) for n in range(20)]
+    with McapWriter(tmp_path / "large.mcap", {}) as writer:
+        for item in [*small, Message("big", random.Random(1).randbytes(300_000), 30)]:
+            writer.write(item)
+    damaged.write_bytes((tmp_path / "large.mcap").read_bytes()[:200_000])
+    assert messages(list(recover(damaged))) == small
+
+
 def test_a_damaged_index_loses_nothing_and_is_said(whole: bytes, damaged: Path) -> None:
     changed = bytearray(whole)
     changed[-60] ^= 1

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from frozen import freeze
 
 from broker_bridge.broker import EmbeddedBroker, is_available
 from fleetgp.runtime.delivery import MAX_PENDING
@@ -48,7 +49,7 @@ def test_what_a_broker_did_not_confirm_comes_back_in_order_before_others_are_tak
     """A frozen broker confirms nothing; when it is killed, all of it may be lost."""
     session = desk.connected(broker.url, "writer")
     lane = session.lane
-    os.kill(broker.pid, signal.SIGSTOP)
+    freeze(broker.pid)
     assert lane.hand_over(numbered(0, 300)) == 300
     assert not lane.wait_confirmed(0, 0.05)
     os.kill(broker.pid, signal.SIGKILL)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from frozen import freeze
 
 from broker_bridge.broker import EmbeddedBroker
 from fleetgp.runtime.clock import SystemClock
@@ -157,7 +158,7 @@ def test_live_messages_go_before_the_backlog(
 
 def test_only_so_many_are_in_flight(broker: EmbeddedBroker, desk: Any, outbox: Outbox, eventually: Eventually) -> None:
     writer = desk.connected(broker.url, "writer", outbox=outbox)
-    _freeze(broker.pid)
+    freeze(broker.pid)
     try:
         for number in range(100):
             writer.send("t/a", b"%d" % number)
@@ -175,7 +176,7 @@ def test_a_connection_that_brings_nothing_is_renewed(broker: EmbeddedBroker, des
     """A stopped broker keeps its sockets open: only the missing echo tells."""
     session = desk.connected(broker.url, "deaf", heartbeat_topic="t/health", heartbeat_s=0.1, keepalive_s=600)
     before = session.generation
-    _freeze(broker.pid)
+    freeze(broker.pid)
     try:
         assert session.publish(Outgoing("t/health", b"alive"))
         eventually(lambda: session.counters().get("heartbeat_lost", 0) == 1, timeout_s=5.0)
@@ -198,12 +199,6 @@ def test_stopping_never_takes_long(desk: Any, free_port: int) -> None:
     began_s = time.monotonic()
     session.stop(farewell=[Outgoing("t/status", b"offline", 1)], timeout_s=3.0)
     assert time.monotonic() - began_s < 2.0
-
-
-def _freeze(pid: int) -> None:
-    """Stop a child process and return only when none of its threads runs: until then it may still answer."""
-    os.kill(pid, signal.SIGSTOP)
-    os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)
 
 
 def _send(writer: Session, numbers: range, *, seconds: float) -> None:

@@ -243,16 +243,17 @@ def test_many_are_acknowledged_at_once_and_no_other(broker: EmbeddedBroker, desk
 
 
 def test_a_slow_owner_of_a_full_inbox_keeps_its_connection(broker: EmbeddedBroker, desk: Any, collect: Collect) -> None:
-    """Hundreds of messages come in one piece; each may wait for its room, and pings go out meanwhile."""
+    """Many messages come in one piece, longer to take than one may wait; each may wait for its room, and pings go out
+    meanwhile."""
     slow = desk.connected(
-        broker.url, "slow", subscriptions=ALL, is_persistent=True, inbox_capacity=2, inbox_wait_s=0.4, keepalive_s=1
+        broker.url, "slow", subscriptions=ALL, is_persistent=True, inbox_capacity=2, inbox_wait_s=1.5, keepalive_s=1
     )
     writer = desk.connected(broker.url, "writer")
     for number in range(60):
         assert writer.publish(Outgoing("t/a", b"%d" % number, 1))
     pause, got = threading.Event(), list[str]()
     for _ in range(60):
-        pause.wait(0.02)
+        pause.wait(0.04)
         got += texts(collect(slow, 1))
     assert got == [str(number) for number in range(60)]
     assert slow.counters()["connects"] == 1

@@ -81,3 +81,14 @@ def test_last_words_are_sent_before_the_end(ends: tuple[Pipe, socket.socket]) ->
     pipe.say(b"too late")
     assert far.recv(100) == b"goodbye"
     assert far.recv(100) == b""
+
+
+def test_what_is_said_in_a_hurry_goes_without_the_one_who_waits(ends: tuple[Pipe, socket.socket]) -> None:
+    """The bell has rung all the same, for what was sent is to be confirmed."""
+    pipe, other = ends
+    other.settimeout(5.0)
+    pipe.say(b"now")
+    pipe.hurry()
+    assert other.recv(10) == b"now"
+    assert not pipe.has_unsent
+    assert select.select([pipe.bell], [], [], 0.0)[0] == [pipe.bell]

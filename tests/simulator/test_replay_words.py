@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from broker_bridge.timeline import Cut, Moment
+from broker_bridge.cut import Cut, Moment
 from fleetgp.errors import ConfigError
 from simulator.replay_words import cut_of, moment_of, shift_of, speed_of
 
@@ -15,7 +15,7 @@ HOUR_NS = 3600 * 10**9
 
 
 def asked(**words: object) -> Namespace:
-    nothing = {"topic": [], "begin": None, "end": None, "prefix": "", "rebase": None, "loop": None}
+    nothing = {"topic": [], "begin": None, "end": None, "prefix": "", "rebase": None, "loop": None, "max_pause": None}
     return Namespace(**{**nothing, "own_topics": False, "retained": "keep", **words})
 
 
@@ -56,6 +56,10 @@ def test_a_prefix_is_a_level_of_its_own() -> None:
         ({"rebase": "1h"}, "--rebase"),
         ({"rebase": "+x"}, "--rebase"),
         ({"loop": -1}, "--loop"),
+        ({"begin": "1969-12-31"}, "--from"),
+        ({"end": "+40000d"}, "--to"),
+        ({"rebase": "-99999999999999999999d"}, "--rebase"),
+        ({"max_pause": "0s"}, "--max-pause"),
     ],
 )
 def test_what_cannot_be_is_refused_by_its_flag(words: dict[str, object], flag: str) -> None:

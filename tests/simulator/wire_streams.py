@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,13 +44,24 @@ class Due:
 
 
 class Wire:
-    """names: agents; those with an odd number have a topic for each channel. late: when each is there, seconds."""
+    """late: when each agent is there, seconds; those with an odd number have a topic for each channel.
 
-    def __init__(self, seed: int, late: dict[str, float], jitter_ms: float, loss: float) -> None:
+    stalls: an agent, from and to when it gets no time on a busy machine, seconds: what came meanwhile it takes afterwards.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        late: dict[str, float],
+        jitter_ms: float,
+        loss: float,
+        stalls: Sequence[tuple[str, float, float]] = (),
+    ) -> None:
         self.rng = np.random.default_rng(seed)
         self.late = late
         self.jitter_ms = jitter_ms
         self.loss = loss
+        self.stalls = stalls
         self.queue: list[Due] = []
         self.arrived: dict[tuple[str, str], float] = {}
         self.agents: dict[str, State] = {}
@@ -74,7 +86,10 @@ class Wire:
             self._put(at_ms, "coordinator", "", b"tick")
         while self.queue:
             due = heapq.heappop(self.queue)
-            if due.to == "recorder":
+            over_ms = self._stalled_until_ms(due)
+            if over_ms:
+                self._put(over_ms, due.to, due.topic, due.payload)
+            elif due.to == "recorder":
                 ns = round((BEGIN_MS + due.at_ms) * 1e6)
                 self.recorded.append(Message(due.topic, due.payload, ns, 0, 1))
             elif due.to == "coordinator":
@@ -85,6 +100,15 @@ class Wire:
 
     def _put(self, at_ms: float, to: str, topic: str, payload: bytes) -> None:
         heapq.heappush(self.queue, Due(at_ms, next(self.numbers), to, topic, payload))
+
+    def _stalled_until_ms(self, due: Due) -> float:
+        """When it can take place, 0 = now."""
+        stalls = (
+            to_s * 1000
+            for name, from_s, to_s in self.stalls
+            if name == due.to and from_s * 1000 <= due.at_ms < to_s * 1000
+        )
+        return next(stalls, 0.0)
 
     def _say(self, at_ms: float, topic: str, payload: bytes, *listeners: str) -> None:
         """Publish; what one program said before is heard before."""

@@ -1,0 +1,93 @@
+"""Covariance functions that are added and multiplied: positive definite, their slopes finite differences, their features theirs."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fleetgp.gp.covariances import Covariance, Inducing, Periodic, Stationary, fourier
+from fleetgp.kernels import covariance
+
+RARE = settings(max_examples=40, deadline=None, derandomize=True)
+SEED = st.integers(0, 10**6)
+SE = Stationary("se", (0, 1), np.array([1.3, 0.6]), 0.7)
+ROUGH = Stationary("matern32", (1,), np.array([0.8]), 1.9)
+SMOOTH = Stationary("matern52", (0,), np.array([2.0]))
+WAVE = Periodic(0, period=2.5, lengthscale=1.1, variance=0.4)
+ALL: dict[str, Covariance] = {
+    "se": SE, "matern32": ROUGH, "matern52": SMOOTH, "periodic": WAVE, "sum": SE + WAVE, "product": WAVE * ROUGH,
+    "both": (SMOOTH * WAVE) + (SE * ROUGH) + WAVE,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ALL)
+@RARE
+@given(seed=SEED, n=st.integers(1, 25))
+def test_it_is_a_covariance(name: str, seed: int, n: int) -> None:
+    """Symmetric, its total on the diagonal, no eigenvalue below rounding; repeated inputs included."""
+    X = 2 * np.random.default_rng(seed).standard_normal((n, 2))
+    X[n // 2 :] = X[: n - n // 2]
+    K = ALL[name].matrix(X, X)
+    np.testing.assert_allclose(K, K.T, rtol=1e-13)
+    np.testing.assert_allclose(np.diag(K), ALL[name].total, rtol=1e-13)
+    assert np.linalg.eigvalsh(K).min() > -1e-12 * ALL[name].total * n
+
+
+@pytest.mark.parametrize("name", ALL)
+@RARE
+@given(seed=SEED)
+def test_slopes_are_finite_differences_1e_6(name: str, seed: int) -> None:
+    """For the logarithm of every parameter; a point on itself included, where the Matern's distance has none of its own."""
+    rng, function = np.random.default_rng(seed), ALL[name]
+    function = function.at(function.values + 0.3 * rng.standard_normal(len(function.values)))
+    X, Z = rng.standard_normal((4, 2)), rng.standard_normal((3, 2))
+    Z[0] = X[0]
+    slopes = function.slopes(X, Z)
+    for place in range(len(function.values)):
+        step = np.zeros(len(function.values))
+        step[place] = 1e-5
+        up, down = function.at(function.values + step), function.at(function.values - step)
+        expected = (up.matrix(X, Z) - down.matrix(X, Z)) / 2e-5
+        np.testing.assert_allclose(slopes[place], expected, rtol=1e-6, atol=1e-8)
+
+
+def test_entries_are_the_printed_formulas() -> None:
+    x, z = np.array([[0.3, -1.0]]), np.array([[1.4, 0.2]])
+    wave = 0.4 * math.exp(-2 * math.sin(math.pi * 1.1 / 2.5) ** 2 / 1.1**2)
+    assert WAVE.matrix(x, z)[0, 0] == pytest.approx(wave, rel=1e-12)
+    assert WAVE.matrix(x, z + np.array([[2.5, 0.0]]))[0, 0] == pytest.approx(wave, rel=1e-12)
+    r = math.sqrt((1.1 / 1.3) ** 2 + (1.2 / 0.6) ** 2)
+    plain = 0.7 * math.exp(-(r**2) / 2)
+    assert (WAVE + SE).matrix(x, z)[0, 0] == pytest.approx(wave + plain, rel=1e-12)
+    assert (WAVE * SE).matrix(x, z)[0, 0] == pytest.approx(wave * plain, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_features_at_their_inducing_inputs_are_the_covariance_and_elsewhere_no_more(name: str) -> None:
+    """F F^T = k(Z, Z) up to the jitter; the residual is what |F|^2 lacks of the total, near nothing at Z."""
+    rng, function = np.random.default_rng(0), ALL[name]
+    Z = rng.standard_normal((8, 2))
+    made = Inducing(function, Z, jitter=1e-10)
+    np.testing.assert_allclose(made.features(Z) @ made.features(Z).T, function.matrix(Z, Z), atol=1e-8)
+    np.testing.assert_allclose(made.residual_variance(Z), 0.0, atol=1e-8)
+    X = 3 * rng.standard_normal((50, 2))
+    left = made.residual_variance(X)
+    assert np.all(left >= 0)
+    np.testing.assert_allclose(left, np.maximum(function.total - np.sum(made.features(X) ** 2, axis=1), 0), atol=1e-12)
+
+
+@pytest.mark.parametrize("kernel", ["se", "matern32", "matern52"])
+def test_random_fourier_features_are_the_covariance_on_average(kernel: str) -> None:
+    """Of 40,000 frequencies: each entry within 5 standard errors of at most the variance over their root."""
+    made = Stationary(kernel, (1, 0), np.array([0.8, 1.7]), 2.0)  # type: ignore[arg-type]
+    X = np.random.default_rng(1).standard_normal((6, 3))
+    features = fourier(made, 40_000, np.random.default_rng(2))
+    F = features.features(X)
+    expected = 2.0 * covariance(made.kernel, X[:, [1, 0]], X[:, [1, 0]], made.lengthscale)
+    np.testing.assert_allclose(F @ F.T, expected, atol=5 * 2.0 / math.sqrt(40_000))
+    np.testing.assert_allclose(np.sum(F**2, axis=1), 2.0, rtol=1e-12)
+    np.testing.assert_array_equal(features.residual_variance(X), 0.0)

@@ -81,9 +81,8 @@ class Sender:
         except InfluxError as refused:
             if refused.verdict == "wait":
                 raise
-            database = self._client.access.database
-            words = f"{self._client.where} has no database {database!r}, and does not let us make it ({refused.detail})"
-            advice = f"make it there: influx -execute 'CREATE DATABASE \"{database}\"'"
+            words = f"{self._client.where} answers 404 ({err.detail}), and does not let us make the database ({refused.detail})"
+            advice = f"make it there: influx -execute 'CREATE DATABASE \"{self._client.access.database}\"'"
             raise InfluxError(f"{words}; {advice}", "denied", err.detail) from err
         self._made_s = now_s
         self.news = f"made the database {self._client.location}, which was not there"

@@ -26,12 +26,13 @@ from fleetgp.runtime.settings import Settings
 from fleetgp.wire.messages import AnomalyEvent, Bootstrap, FleetModel, Prediction, RoundNotice, Summary
 from simulator.recorded_likeness import is_close
 from simulator.recorded_lives import Life, Lives
-from simulator.recorded_news import News, NewsQueue
+from simulator.recorded_news import News, NewsQueue, is_newer_model, some_of
 from simulator.recorded_words import Answer, Compared, Reading, Said, Word
 
 MOST_WAITING = 100_000
 MOST_MADE = 10_000
 MOST_OVERTAKEN = 8
+MOST_DOUBTFUL = 3
 LATE_NS = 1_000_000_000
 OVERTAKEN_NS = 2_000_000_000
 REPEATED = 2 * REPLAYED_EFFECTS
@@ -93,25 +94,28 @@ class RecordedAgent:
         """Everything the agent said up to this time."""
         while self._words and self._words[0].at_ns <= until_ns and not self.compared.trouble:
             word = self._words.popleft()
-            following = self._news.doubt
-            if following is None:
+            doubt = self._news.doubt
+            if doubt is None:
                 self._follow_word(word)
             else:
-                self._follow_in_doubt(word, following)
+                self._follow_in_doubt(word, *doubt)
 
-    def _follow_in_doubt(self, word: Word, following: News) -> None:
-        """With or without a doubtful model, whichever gives what was recorded. following: what was said after that model."""
-        before, differences = self._copied(), self.compared.differences
-        self._news = self._news.without_doubts()
-        self._follow_word(word)
-        is_decided = not self._news.holds(following)
-        if is_decided and self.compared.differences == differences:
-            return
-        without = self._copied()
-        self._restore(before)
-        self._follow_word(word)
-        if is_decided and self.compared.differences != differences:
-            self._restore(without)
+    def _follow_in_doubt(self, word: Word, doubtful: list[News], following: News) -> None:
+        """With none, some or all of the doubtful models, whichever gives what was recorded."""
+        differences, likeliest = self.compared.differences, None
+        for never in some_of(doubtful[-MOST_DOUBTFUL:]):
+            before = self._copied()
+            self._news = self._news.without(never)
+            self._follow_word(word)
+            if self._news.holds(following):  # not decided yet
+                self._restore(before)
+                self._follow_word(word)
+                return
+            if self.compared.differences == differences:
+                return
+            likeliest = likeliest or self._copied()
+            self._restore(before)
+        self._restore(likeliest or self._copied())
 
     def _copied(self) -> dict[str, Any]:
         """All that following a word changes."""
@@ -265,7 +269,7 @@ class RecordedAgent:
         asked = self._news.asked(None if summary is None else summary.round, word.at_ns)
         if newest is None:
             return asked
-        return [index for index in asked if not any(_is_newer_model(news, newest) for news in self._news.upto(index))]
+        return [index for index in asked if not any(is_newer_model(news, newest) for news in self._news.upto(index))]
 
     def _beside(self, message: Said) -> Summary | None:
         """The summary that was told in one breath with a bootstrap, where it has not been followed yet."""
@@ -370,10 +374,6 @@ class RecordedAgent:
 def _is_model_by(news: News, reading: Reading) -> bool:
     """Whether it is a model that was heard no later than a reading."""
     return isinstance(news.message, FleetModel) and news.at_ns <= reading.at_ns
-
-
-def _is_newer_model(news: News, round_: int) -> bool:
-    return isinstance(news.message, FleetModel) and news.message.round > round_
 
 
 def _is_made_with(summary: Summary, message: Said) -> bool:

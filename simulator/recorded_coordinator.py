@@ -151,11 +151,9 @@ class RecordedCoordinator:
         closing = {type(one.message): one for one in (told, *self._words) if _is_closing(one.message, number)}
         opening, self._opening = self._opening or _Opening(self.state, []), None
         heard = [*opening.before, *self._answers]
-        likely: dict[int, Place] = {
-            index: "before" if index < len(opening.before) else "during" if one.at_ns < told.at_ns else "after"
-            for index, one in enumerate(heard)
-        }
-        trials = _subsets(_other_places(heard, likely, opening.at_ns, told.at_ns))
+        notice = next((one.message for one in closing.values() if isinstance(one.message, RoundNotice)), None)
+        likely = _likely_places(heard, opening, told.at_ns, number, notice)
+        trials = _subsets(_other_places(heard, likely, opening.at_ns, told.at_ns, number, notice))
         for moved in itertools.islice(trials, MOST_TRIALS):
             places = likely | dict(moved)
             outcome = _round(opening, heard, places, at_ms)
@@ -180,17 +178,45 @@ def _is_earlier(answer: Summary | Bootstrap, opened: RoundNotice) -> bool:
     return answer.round < opened.round if isinstance(answer, Summary) else answer.at_ms < opened.at_ms
 
 
+def _can_be_before(heard: Heard, number: int) -> bool:
+    """Whether it may have come before a round opened: it is no answer to it."""
+    return not isinstance(heard.message, Summary) or heard.message.round < number
+
+
+def _likely_places(
+    heard: list[Heard], opening: _Opening, closed_ns: int, number: int, notice: RoundNotice | None
+) -> dict[int, Place]:
+    """Where answers belong by the times at which they were heard, and by whom the closing of the round names as missing."""
+    places: dict[int, Place] = {}
+    for index, one in enumerate(heard):
+        places[index] = "before" if index < len(opening.before) else "during" if one.at_ns < closed_ns else "after"
+        if places[index] == "during" and notice is not None and one.agent_id not in notice.answered:
+            is_nearer = one.at_ns - opening.at_ns < closed_ns - one.at_ns and opening.at_ms is not None
+            is_before = is_nearer and one.agent_id in notice.missing and _can_be_before(one, number)
+            places[index] = "before" if is_before else "after"
+    return places
+
+
 def _other_places(
-    heard: list[Heard], likely: dict[int, Place], opened_ns: int, closed_ns: int
+    heard: list[Heard],
+    likely: dict[int, Place],
+    opened_ns: int,
+    closed_ns: int,
+    number: int,
+    notice: RoundNotice | None,
 ) -> list[tuple[int, Place]]:
     """Where else answers may belong that were heard near the opening or the closing of a round, the nearest first."""
     found: list[tuple[int, int, Place]] = []
     for index, one in enumerate(heard):
         if likely[index] != "before":
             found.append((abs(one.at_ns - closed_ns), index, "during" if likely[index] == "after" else "after"))
-        if likely[index] != "after":
+        if likely[index] != "after" and _can_be_before(one, number):
             found.append((abs(one.at_ns - opened_ns), index, "during" if likely[index] == "before" else "before"))
-    near = sorted(place for place in found if place[0] < NEAR_NS)
+    near = sorted(
+        (away_ns, index, place)
+        for away_ns, index, place in found
+        if away_ns < NEAR_NS and (place != "during" or notice is None or heard[index].agent_id in notice.answered)
+    )
     return [(index, place) for _, index, place in near[:MOST_NEAR]]
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from fleetgp.wire.messages import FleetModel, Prediction, RoundNotice
@@ -11,6 +12,7 @@ from fleetgp.wire.messages import FleetModel, Prediction, RoundNotice
 MOST_WAITING = 100_000
 MOST_ASKED = 8
 SOON_NS = 2_000_000_000
+UNTOLD_NS = 1_000_000_000
 
 
 class News(NamedTuple):
@@ -46,11 +48,12 @@ class NewsQueue:
             self._queue.append(news)
 
     def _doubt_those_since(self, gone_ns: int) -> None:
-        """Of earlier models said while it was away the last is doubtful, and those before it were never heard."""
+        """Of earlier models said while it was away the last is doubtful, and those before it were never heard. A moment before
+        that was told it may have been gone already."""
         kept: deque[News] = deque()
         for news in self._queue:
-            is_model = isinstance(news.message, FleetModel) and news.at_ns >= gone_ns
-            if not (is_model and news.is_doubtful):
+            is_model = isinstance(news.message, FleetModel) and news.at_ns >= gone_ns - UNTOLD_NS
+            if not (is_model and news.is_doubtful and news.at_ns >= gone_ns):
                 kept.append(news._replace(is_doubtful=True) if is_model else news)
         self._queue = kept
 
@@ -84,23 +87,36 @@ class NewsQueue:
         return self._queue.popleft()
 
     @property
-    def doubt(self) -> News | None:
-        """What follows the first doubtful model: once that is taken, it is decided whether the doubtful one was."""
-        waiting = list(self._queue)
-        first = next((index for index, news in enumerate(waiting) if news.is_doubtful), None)
-        if first is None:
-            return None
-        return next((news for news in waiting[first + 1 :] if isinstance(news.message, FleetModel)), None)
+    def doubt(self) -> tuple[list[News], News] | None:
+        """Doubtful models and the one that follows them: once that is taken, it is decided which of them were."""
+        doubtful: list[News] = []
+        for news in self._queue:
+            if news.is_doubtful:
+                doubtful.append(news)
+            elif doubtful and isinstance(news.message, FleetModel):
+                return doubtful, news
+        return None
 
     def holds(self, news: News) -> bool:
         return any(one is news for one in self._queue)
 
-    def copy(self, queue: Iterable[News] | None = None) -> NewsQueue:
-        """The same news (or these), to go on with apart."""
+    def copy(self) -> NewsQueue:
+        """The same news, to go on with apart."""
+        return self.without(())
+
+    def without(self, never: Sequence[News]) -> NewsQueue:
+        """As if these had never been heard."""
         other = NewsQueue(self._absent)
-        other._queue = deque(self._queue if queue is None else queue)
+        other._queue = deque(news for news in self._queue if not any(news is one for one in never))
         return other
 
-    def without_doubts(self) -> NewsQueue:
-        """As if no doubtful model had been heard."""
-        return self.copy(news for news in self._queue if not news.is_doubtful)
+
+def some_of(doubtful: list[News]) -> Iterator[tuple[News, ...]]:
+    """All of them, all but one, ..., none."""
+    for size in range(len(doubtful), -1, -1):
+        yield from itertools.combinations(doubtful, size)
+
+
+def is_newer_model(news: News, round_: int) -> bool:
+    """Whether it is a model of a later round."""
+    return isinstance(news.message, FleetModel) and news.message.round > round_

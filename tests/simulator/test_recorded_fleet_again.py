@@ -22,15 +22,15 @@ def again(messages: list[Recorded]) -> Outcome:
     return run_again(lambda: iter(messages), load(None, {}, {}))
 
 
-@pytest.mark.parametrize("seed", range(9))
-def test_whatever_the_order_in_which_the_recorder_heard_it_everything_is_said_again(seed: int) -> None:
-    jitter_ms = (5.0, 60.0, 300.0)[seed % 3]
-    stalls = STALLS if seed >= 6 else ()
-    messages = Wire(seed, AGENTS, jitter_ms, loss=0.05 * (seed % 2), stalls=stalls).run(40.0)
+# just before a model is told and a moment before their death is; the next models come before they are back
+KILLS = [("a", 12.97, 22.5), ("b", 16.9, 25.6)]
+
+
+def assert_all_is_said_again(messages: list[Recorded]) -> Counter[str]:
+    """How many messages of each kind there were."""
     outcome = again(messages)
-    said = Counter(
-        topics.parse(one.topic).kind for one in messages if isinstance(one, Message) and topics.parse(one.topic)
-    )  # type: ignore[union-attr]
+    addresses = [topics.parse(one.topic) for one in messages if isinstance(one, Message)]
+    said = Counter(address.kind for address in addresses if address is not None)
     total = totals(outcome)
     for kind, topic in (
         ("predictions", "predictions"),
@@ -41,5 +41,20 @@ def test_whatever_the_order_in_which_the_recorder_heard_it_everything_is_said_ag
         assert total[kind].counts["same"] == said[topic], total[kind].first
     assert total["answers"].counts["same"] == said["summary"] + said["bootstrap"], total["answers"].first
     assert report(outcome)["as_recorded"]
+    return said
+
+
+@pytest.mark.parametrize("seed", range(9))
+def test_whatever_the_order_in_which_the_recorder_heard_it_everything_is_said_again(seed: int) -> None:
+    jitter_ms = (5.0, 60.0, 300.0)[seed % 3]
+    stalls = STALLS if seed >= 6 else ()
+    said = assert_all_is_said_again(Wire(seed, AGENTS, jitter_ms, loss=0.05 * (seed % 2), stalls=stalls).run(40.0))
     assert said["events"] >= 2
+    assert said["model"] >= 4
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_kill_just_before_a_model_is_told(seed: int) -> None:
+    """Whether it still took that model only what it says later tells."""
+    said = assert_all_is_said_again(Wire(seed, AGENTS, (5.0, 60.0, 300.0)[seed], loss=0.0, kills=KILLS).run(40.0))
     assert said["model"] >= 4

@@ -47,6 +47,8 @@ class Wire:
     """late: when each agent is there, seconds; those with an odd number have a topic for each channel.
 
     stalls: an agent, from and to when it gets no time on a busy machine, seconds: what came meanwhile it takes afterwards.
+    kills: an agent, when it is killed and when it is back, seconds: the broker tells its death a moment late, and keeps for it
+    readings and the last model.
     """
 
     def __init__(
@@ -56,12 +58,14 @@ class Wire:
         jitter_ms: float,
         loss: float,
         stalls: Sequence[tuple[str, float, float]] = (),
+        kills: Sequence[tuple[str, float, float]] = (),
     ) -> None:
         self.rng = np.random.default_rng(seed)
         self.late = late
         self.jitter_ms = jitter_ms
         self.loss = loss
-        self.stalls = stalls
+        self.stalls = [*stalls, *kills]
+        self.kills = kills
         self.queue: list[Due] = []
         self.arrived: dict[tuple[str, str], float] = {}
         self.agents: dict[str, State] = {}
@@ -82,13 +86,19 @@ class Wire:
         for index, (name, late_s) in enumerate(self.late.items()):
             self._put(late_s * 1000, name, "", b"begin")
             self._sensor(name, index % 2 == 1, late_s, seconds)
+        for name, from_s, to_s in self.kills:
+            self._put(from_s * 1000 + float(self.rng.uniform(0.0, 400.0)), name, "", b"killed")
+            self._put(to_s * 1000, name, "", b"back")
         for at_ms in np.arange(0.0, seconds * 1000, COORDINATOR_MS):
             self._put(at_ms, "coordinator", "", b"tick")
         while self.queue:
             due = heapq.heappop(self.queue)
             over_ms = self._stalled_until_ms(due)
-            if over_ms:
-                self._put(over_ms, due.to, due.topic, due.payload)
+            if due.payload in (b"killed", b"back"):
+                self._tell_life(due)
+            elif over_ms:
+                if not ("/fleet/" in due.topic and self._is_dead(due)):
+                    self._put(over_ms, due.to, due.topic, due.payload)
             elif due.to == "recorder":
                 ns = round((BEGIN_MS + due.at_ms) * 1e6)
                 self.recorded.append(Message(due.topic, due.payload, ns, 0, 1))
@@ -109,6 +119,22 @@ class Wire:
             if name == due.to and from_s * 1000 <= due.at_ms < to_s * 1000
         )
         return next(stalls, 0.0)
+
+    def _is_dead(self, due: Due) -> bool:
+        return any(name == due.to and from_s * 1000 <= due.at_ms < to_s * 1000 for name, from_s, to_s in self.kills)
+
+    def _tell_life(self, due: Due) -> None:
+        """That an agent is gone, or back, with the last model."""
+        is_back = due.payload == b"back"
+        status = self._status_of(due.to, instance="2" if is_back else "1", is_online=is_back)
+        self._say(due.at_ms, topics.agent(FLEET, due.to, "status"), codec.encode(status))
+        if is_back and self.model:
+            later_ms = float(self.rng.choice([0.0, self.rng.uniform(0.0, 50.0)]))
+            self._put(due.at_ms + later_ms, due.to, topics.fleet_wide(FLEET, "model"), self.model)
+
+    def _status_of(self, name: str, *, instance: str = "1", is_online: bool = True) -> Status:
+        told = {"agent.topic": f"s/{name}", "agent.alarm_score": ALARM, "agent.clock": "live"}
+        return _status(name, "agent", told, self._schema(name), instance=instance, is_online=is_online)
 
     def _say(self, at_ms: float, topic: str, payload: bytes, *listeners: str) -> None:
         """Publish; what one program said before is heard before."""
@@ -150,9 +176,7 @@ class Wire:
             self.agents[name] = agent.init(
                 AgentConfig(agent_id=name, schema=self._schema(name), alarm_score=ALARM), now_ms
             )
-            told = {"agent.topic": f"s/{name}", "agent.alarm_score": ALARM, "agent.clock": "live"}
-            status = _status(name, "agent", told, self._schema(name))
-            self._say(due.at_ms, topics.agent(FLEET, name, "status"), codec.encode(status))
+            self._say(due.at_ms, topics.agent(FLEET, name, "status"), codec.encode(self._status_of(name)))
             if self.model:
                 self._put(due.at_ms + 0.1, name, topics.fleet_wide(FLEET, "model"), self.model)
             self._put(due.at_ms + TICK_MS, name, "", b"tick")
@@ -202,13 +226,15 @@ class Wire:
                 self._say(due.at_ms, topics.fleet_wide(FLEET, "round"), codec.encode(effect.notice), *self.agents)
 
 
-def _status(name: str, role: Any, told: dict[str, Any], schema: Schema | None) -> Status:
+def _status(
+    name: str, role: Any, told: dict[str, Any], schema: Schema | None, *, instance: str = "1", is_online: bool = True
+) -> Status:
     return Status(
         at_ms=BEGIN_MS,
         name=name,
         role=role,
-        is_online=True,
-        instance="1",
+        is_online=is_online,
+        instance=instance,
         started_ms=BEGIN_MS,
         settings=told,
         schema=schema,

@@ -200,7 +200,7 @@ def _store(settings: Settings) -> Iterator[Finding]:
         except ConfigError as err:
             findings = [Finding("influx", "fault", str(err), "mend the [store] settings")]
         yield from findings
-        if any(finding.check == "influx" and finding.verdict == "fault" for finding in findings):
+        if any((one.check, one.verdict) in (("influx", "fault"), ("database", "warning")) for one in findings):
             return
     elif not history_path(settings).exists():
         yield Finding("store", "warning", f"no history at {location(settings)} yet", "start 'fleetgp bridge'")

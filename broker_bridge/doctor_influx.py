@@ -36,6 +36,11 @@ def examine_server(settings: Settings) -> Iterator[Finding]:
                 return
             client.query('SELECT last("rows") FROM "fleetgp_series"')
         except InfluxError as err:
+            if err.status == 404 and client.probe().kind == "influxdb1":
+                words = f"{client.location} is not there yet: {err.detail}"
+                advice = "the bridge makes it when it first writes, where its login may; else: influx -execute "
+                yield Finding("database", "warning", words, f"{advice}'CREATE DATABASE \"{client.access.database}\"'")
+                return
             yield Finding("influx", "fault", str(err), "nothing is lost meanwhile: the bridge keeps it on its disk")
             return
         yield Finding("influx", "ok", f"{server} at {client.location}")

@@ -172,7 +172,7 @@ def show(report: dict[str, Any], file: str | None) -> None:
         print(line)
     print(
         f"\n{report['frames']:,} frames in {report['seconds']:.1f} s ({report['frames_per_second']:,.0f} a second), "
-        f"{report['rounds_closed']} rounds, {report['events']} events"
+        f"{report['rounds_closed']} rounds, {report['events']} event{'' if report['events'] == 1 else 's'}"
     )
     for event in report["event_list"][:EVENTS_SHOWN]:
         print(f"  {event['start']}  {event['agent']}: {', '.join(event['blame'])}, score {event['peak_score']:.0f}, "

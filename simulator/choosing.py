@@ -14,6 +14,7 @@ from fleetgp.columns import First
 from fleetgp.defaults import Choice, choose
 from fleetgp.errors import ConfigError, RecordingError
 from fleetgp.recording import spec
+from fleetgp.recording.board import MessageStream
 from fleetgp.recording.discover import ROWS, discover, find_time, numbers
 from fleetgp.recording.spec import RecordingSpec, TimeSpec
 from fleetgp.recording.streams import Stream, find
@@ -97,6 +98,9 @@ def alike(streams: Sequence[Stream]) -> tuple[list[Stream], tuple[str, ...]]:
     most = max(kinds, key=lambda kind: len(kind) * sum(len(names) for other, names in kinds.items() if kind <= other))
     chosen = {name for kind, names in kinds.items() if kind >= most for name in names}
     kept = [stream for stream in streams if not stream.has_clock or stream.name in chosen]
+    for stream in streams:
+        if stream.name not in chosen and isinstance(stream, MessageStream):
+            stream.leave_out()
     reasons = tuple(
         f"left out {', '.join(names[:NAMED])}{', ...' if len(names) > NAMED else ''}: tells {', '.join(sorted(kind)[:NAMED])}, "
         f"not what {len(chosen)} other{'s tell' if len(chosen) > 1 else ' tells'}; name channels in a spec (--spec) for another choice"

@@ -128,7 +128,7 @@ class Truth:
             there = f"; fields there are {_some(dict.fromkeys(told.fields))}" if told.fields else ""
             return f"of {told.in_span:,} messages it was left alone in {_alone(told)}{there}"
         if told.fault.kind == "reorder":
-            return f"{told.in_span:,} messages are too few, or far apart, to change places"
+            return f"of {told.in_span:,} in its span, none had another near it to change places with"
         return f"chance took none of {told.in_span:,} messages"
 
     def document(self) -> dict[str, Any]:

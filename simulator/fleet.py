@@ -44,7 +44,8 @@ class Plan:
 class Outcome:
     """What came of a run. counts: left out, by reason. rounds, bytes: closed rounds and what they moved.
 
-    joined_with: the encoded FleetModel that an agent began with.
+    joined_with: the encoded FleetModel that an agent began with. frames: messages that speak of a few inputs each make one
+    together.
     """
 
     events: list[AnomalyEvent] = field(default_factory=list)
@@ -57,7 +58,8 @@ class Outcome:
 
 @dataclass
 class Fleet:
-    """Agents and coordinator between two instants. waiting: rows up to the next round that agents are yet to be given."""
+    """Agents and coordinator between two instants. waiting: rows up to the next round that agents are yet to be given. heard:
+    the inputs that messages have spoken of in the present frame."""
 
     plan: Plan
     on_prediction: Callable[[Prediction], None]
@@ -67,6 +69,8 @@ class Fleet:
     model: bytes = b""
     next_round_ms: int = 0
     waiting: dict[str, list[Sample]] = field(default_factory=dict)
+    rows: int = 0
+    heard: dict[str, set[int]] = field(default_factory=dict)
 
     def read(self, name: str, record: Record) -> None:
         """Take one row of one agent's recording, after whatever rounds were due before it; it waits for others."""
@@ -78,9 +82,19 @@ class Fleet:
                 self.outcome.joined_with[name] = self.model
                 self._step(name, ModelArrived(record.at_ms, self.model))
         self.waiting.setdefault(name, []).append(_sample(record))
-        self.outcome.frames += 1
-        if self.outcome.frames % MOST_ROWS == 0:
+        self.rows += 1
+        self.outcome.frames += self._begins_frame(name, record)
+        if self.rows % MOST_ROWS == 0:
             self.pass_on()
+
+    def _begins_frame(self, name: str, record: Record) -> bool:
+        """Whether a frame begins with it: it tells all, or again what was told."""
+        told = self.heard.setdefault(name, set())
+        if record.heard is not None and told and told.isdisjoint(record.heard):
+            told.update(record.heard)
+            return False
+        self.heard[name] = set(record.heard or ())
+        return True
 
     def pass_on(self) -> None:
         """Give every agent the rows that wait for it; what comes of them is told in the order of its time, then of names."""

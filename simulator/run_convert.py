@@ -73,25 +73,26 @@ class Choice(NamedTuple):
     end_ns: int | None
 
     def of(self, recorded: Iterator[Recorded], left_out: dict[str, int]) -> Iterator[Recorded]:
-        for item in recorded:
-            first, last = (
-                (item.start_ns, item.end_ns) if isinstance(item, Gap) else (item.received_ns, item.received_ns)
-            )
-            if (self.begin_ns is not None and last < self.begin_ns) or (
-                self.end_ns is not None and first >= self.end_ns
-            ):
-                left_out["other times"] = left_out.get("other times", 0) + isinstance(item, Message)
-            elif isinstance(item, Message) and self.filters and not self._is_on(item.topic):
-                left_out["other topics"] = left_out.get("other topics", 0) + 1
-            else:
-                yield item
+        return (item for item in recorded if self.takes(item, left_out))
+
+    def takes(self, item: Recorded, left_out: dict[str, int]) -> bool:
+        """Whether it is wanted; a message that is not is counted."""
+        first, last = (item.start_ns, item.end_ns) if isinstance(item, Gap) else (item.received_ns, item.received_ns)
+        reason = ""
+        if (self.begin_ns is not None and last < self.begin_ns) or (self.end_ns is not None and first >= self.end_ns):
+            reason = "other times"
+        elif isinstance(item, Message) and self.filters and not self._is_on(item.topic):
+            reason = "other topics"
+        if reason and isinstance(item, Message):
+            left_out[reason] = left_out.get(reason, 0) + 1
+        return not reason
 
     def _is_on(self, topic: str) -> bool:
         return any(topic_matches_sub(pattern, topic) for pattern in self.filters)
 
 
 def convert(args: Namespace) -> int:
-    """0 when OUT holds all that was asked for. Raises FleetError in plain words else."""
+    """0 when OUT holds all that was asked for, 1 when a fault changed nothing. Raises FleetError in plain words else."""
     output = Output(args.output, is_forced=args.force, endings=OF_MESSAGES + OF_READINGS)
     described = spec.load(args.spec) if args.spec else None
     source = _source(args, described)
@@ -100,10 +101,12 @@ def convert(args: Namespace) -> int:
     clock = SystemClock()
     screen, begun_s = Screen(clock), clock.monotonic_s()
     left_out = Skipped()
-    recorded, truth = source.read(left_out), None
-    if faults:
-        recorded, truth = inject_into(lambda: source.read(Skipped()), faults, args.seed)
-    recorded = watched(choice.of(recorded, left_out), screen, source.name, source.total)
+    recorded, truth = choice.of(source.read(left_out), left_out), None
+    if faults:  # into what is chosen, and nothing else
+        recorded, truth = inject_into(
+            lambda: source.read(Skipped()), faults, args.seed, lambda item: choice.takes(item, left_out)
+        )
+    recorded = watched(recorded, screen, source.name, source.total)
     with output.beside() as part:
         if output.ending in OF_MESSAGES:
             messages, gaps = write_messages(part, recorded, source.session)
@@ -129,10 +132,11 @@ def convert(args: Namespace) -> int:
         "truth": str(truth_path(args.output)) if truth is not None else None,
         "seconds": round(clock.monotonic_s() - begun_s, 3), "bytes": args.output.stat().st_size,
     }  # fmt: skip
-    print(_sentence(report, output), file=sys.stderr if args.json == "-" else sys.stdout)
+    report["idle_faults"] = idle = truth.idle() if truth is not None else []
+    print("\n".join([_sentence(report, output), *idle]), file=sys.stderr if args.json == "-" else sys.stdout)
     if args.json:
         write_json(report, args.json)
-    return 0
+    return 1 if idle else 0
 
 
 def _sentence(report: dict[str, Any], output: Output) -> str:

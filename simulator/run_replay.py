@@ -8,13 +8,14 @@ import threading
 import uuid
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from broker_bridge.connecting import wait_for_broker
 from broker_bridge.replay import Player
 from broker_bridge.run_record import write_json
 from broker_bridge.screen import Screen
-from broker_bridge.selection import EARLIER
+from broker_bridge.selection import EARLIER, Read
 from broker_bridge.timeline import Change, Timeline
 from fleetgp.errors import FleetError, RecordingError, ServiceError
 from fleetgp.recording import spec
@@ -31,6 +32,7 @@ from simulator.replay_words import cut_of, speed_of
 from simulator.sources import Sources
 
 PART_S = 1.0
+LOOK = 1024  # messages between two looks at the clock
 AHEAD = (
     "at this speed the times inside payloads leave the clock behind: programs that check them must read with the recording's "
     'own clock (clock = "recording")'
@@ -50,12 +52,12 @@ def run_replay(args: Namespace) -> int:
     screen = Screen(clock)
     sources = Sources(args.files, described, screen.say)
     truths: list[Truth] = []
-    change = _changing(measured(sources.read(), faults), args.seed, truths) if faults else None
+    search = Search(sources.read, stop, screen)
+    change = _changing(measured(search.read(None), faults), args.seed, truths) if faults else None
     timeline = Timeline(
-        sources.read, cut, now_ns=clock.now_ns, on_gap=lambda gap: screen.say(gap_line(gap)), change=change
+        search.read, cut, now_ns=clock.now_ns, on_gap=lambda gap: screen.say(gap_line(gap)), change=change
     )
-    if not timeline.open():  # found before anything is connected, for it may take its time
-        raise RecordingError(nothing(timeline, sources.damages))
+    _open(timeline, search, sources)  # before anything is connected, for it may take its time
     if cut.shift_ns is not None and speed != 1.0:
         screen.say(AHEAD)
     link = broker_link(settings)
@@ -69,6 +71,7 @@ def run_replay(args: Namespace) -> int:
         )
         progress.begin(player)
         report = _play(player, timeline, clock)
+        report["stopped"] = report["stopped"] or stop.is_set()
     finally:
         session.stop(timeout_s=PART_S)
         screen.clear()
@@ -88,6 +91,34 @@ def run_replay(args: Namespace) -> int:
     is_early = report["stopped"] and cut.loops is not None
     troubles = ("unconfirmed", "refused", "damaged", "idle_faults")
     return 1 if is_early or any(report[name] for name in troubles) or not report["sent"] else 0
+
+
+@dataclass
+class Search:
+    """Reads recordings until a stop is asked for. is_over: something to play is found; until then it says how far it is."""
+
+    source: Read
+    stop: threading.Event
+    screen: Screen
+    is_over: bool = False
+
+    def read(self, begin_ns: int | None) -> Iterator[Recorded]:
+        for number, one in enumerate(self.source(begin_ns)):
+            if self.stop.is_set():
+                return
+            if not self.is_over and number % LOOK == 0 and self.screen.is_due:
+                self.screen.show(f"{number:,} messages looked through")
+            yield one
+
+
+def _open(timeline: Timeline, search: Search, sources: Sources) -> None:
+    is_found = timeline.open()
+    search.screen.clear()
+    if search.stop.is_set():
+        raise ServiceError("stopped before there was anything to play")
+    if not is_found:
+        raise RecordingError(nothing(timeline, sources.damages))
+    search.is_over = True
 
 
 def _changing(faults: Sequence[Fault], seed: int, truths: list[Truth]) -> Change:

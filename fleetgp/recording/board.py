@@ -61,6 +61,10 @@ class MessageStream:
         header = list(dict.fromkeys(name for row in rows for name in row))
         return header, [[row.get(name) for name in header] for row in rows[:count]]
 
+    def leave_out(self) -> None:
+        """It is not read: its messages count as those of a device that was left out."""
+        self._board.leave_out(self._device)
+
     def read(self, spec: RecordingSpec, skipped: Skipped | None = None) -> Iterator[Record]:
         """Readings of a spec's inputs, in the recording's own order. Raises RecordingError where a file is damaged."""
         skipped = Skipped() if skipped is None else skipped
@@ -111,6 +115,12 @@ class Board:
         if self._pass is None or not self._pass.is_open_to(name):
             self._pass = Pass(lambda is_counted: self._owned(skipped if is_counted else Skipped()))
         return self._pass.join(name)
+
+    def leave_out(self, name: str) -> None:
+        """From now on nobody owns this device's messages."""
+        self._owners = {
+            topic: tuple(owner for owner in owners if owner != name) for topic, owners in self._owners.items()
+        }
 
     def topics_of(self, name: str) -> list[str]:
         return [topic for topic, owners in self._owners.items() if name in owners]

@@ -97,7 +97,11 @@ def refusal(where: str, database: str, status: int, body: bytes, headers: Mappin
         case 403:
             advice = f"give this user the right to read and write {database!r}"
         case 404:
-            advice = f"make the database (influx -execute 'CREATE DATABASE \"{database}\"') or bucket, or mend store.database"
+            advice = (
+                "the bridge makes the database of a 1.x where its login may, else make it (influx -execute "
+                f"'CREATE DATABASE \"{database}\"'); a bucket of 2.x is made by you, and mapped to be read (influx v1 dbrp "
+                "create); or mend store.database"
+            )
         case _:
             advice = "is store.url the address of an InfluxDB?"
     return InfluxError(f"{where} answers {status} ({detail}); {advice}", "denied", detail, status=status)

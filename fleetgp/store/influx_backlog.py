@@ -69,7 +69,7 @@ NOT EXISTS (SELECT 1 FROM log WHERE log.source = dirty.series_id AND log.key BET
             AND dirty.minute * 60000 + 59999 AND log.id > {cursor})
 """
 _UNROLLED = f"""
-SELECT dirty.series_id, kind, name, minute FROM dirty JOIN series ON series.id = dirty.series_id
+SELECT dirty.series_id, kind, name, minute, rows * 60000.0 / (last_ms - first_ms + 60000) FROM dirty JOIN series ON series.id = dirty.series_id
 WHERE (minute + 1) * 60000 <= min(series.last_ms, ?1) AND {_IS_SENT.format(cursor="?2")} ORDER BY 1, 4 LIMIT ?3
 """
 _ROLLED = f"DELETE FROM dirty WHERE series_id = ?1 AND minute = ?2 AND {_IS_SENT.format(cursor='?3')}"
@@ -81,12 +81,13 @@ DELETE FROM dirty WHERE minute > (SELECT min(minute) FROM dirty AS other WHERE o
 
 
 class Minute(NamedTuple):
-    """A minute of a series. source: its number here; minute: since 1970."""
+    """A minute of a series. source: its number here; minute: since 1970; rows_a_minute: of the series, on average."""
 
     source: int
     kind: Kind
     series: str
     minute: int
+    rows_a_minute: float
 
 
 class _Entry(NamedTuple):

@@ -6,17 +6,19 @@ to, what contradicts gets a place beside it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from fleetgp.runtime.influx import Client
-from fleetgp.runtime.influx_answers import Cell
-from fleetgp.runtime.influx_names import RECEIVED, SEQUENCE, stored_name
+from fleetgp.runtime.influx_answers import Cell, Table
+from fleetgp.runtime.influx_names import RECEIVED, SEQUENCE, quoted, stored_name
 from fleetgp.store.base import Kind
 from fleetgp.store.influx_lines import MEASUREMENTS, MS, UNNUMBERED_SLOTS, field_name, key, row_line, slot, where
 from fleetgp.store.sqlite_rows import MAX_AT_ONE_INSTANT
 
-INSTANTS_A_QUERY = 100
+INSTANTS_A_QUERY = 1000
+CELLS_A_QUERY = 100_000  # most that a query for several instants brings: a few MB; a query costs as much as 10,000 rows
 SAME_NANOSECOND = "another row has the same nanosecond"
 
 Point = dict[str, Cell]
@@ -59,39 +61,52 @@ def plain_line(row: LateRow, fleet: str) -> str:
     return row_line(series_key, [field_name(name) for name in row.columns], row.at_ms, row.ordinal, row.values)
 
 
-_Instant = tuple[Kind, str, int]
-
-
 def settle(client: Client, fleet: str, rows: Sequence[LateRow]) -> Settled:
     """Ask the server about the instants of the rows and find each a place. Raises InfluxError."""
     settled = Settled([], [], [])
-    instants = list(dict.fromkeys((row.kind, row.series, row.at_ms) for row in rows))
-    for first in range(0, len(instants), INSTANTS_A_QUERY):
-        some = instants[first : first + INSTANTS_A_QUERY]
-        held = _held(client, fleet, some)
-        for row in rows:
-            if (instant := (row.kind, row.series, row.at_ms)) in held:
-                _place(row, fleet, held[instant], settled)
+    by_series: dict[int, list[LateRow]] = {}
+    for row in rows:
+        by_series.setdefault(row.source, []).append(row)
+    for some in by_series.values():
+        held = _held(client, fleet, some[0], sorted({row.at_ms for row in some}))
+        for row in some:
+            _place(row, fleet, held[row.at_ms], settled)
     return settled
 
 
-def _held(client: Client, fleet: str, instants: Sequence[_Instant]) -> Mapping[_Instant, dict[int, Point]]:
-    """Points of the server by their nanosecond within the instant."""
-    held: dict[_Instant, dict[int, Point]] = {instant: {} for instant in instants}
-    kinds = {measurement: kind for kind, measurement in MEASUREMENTS.items()}
-    names = {stored_name(series): series for _, series, _ in instants}
-    for table in client.query("; ".join(_questions(fleet, instants))):
-        for at_ns, *cells in table.values:
-            instant = kinds[table.name], names[table.tags["series"]], int(at_ns or 0) // MS
-            point: Point = {name: cell for name, cell in zip(table.columns[1:], cells, strict=True) if cell is not None}
-            held[instant][int(at_ns or 0) % MS] = point
+def _held(client: Client, fleet: str, series: LateRow, times: Sequence[int]) -> dict[int, dict[int, Point]]:
+    """Points of the server at the times (ms, ascending) of a series, by their nanosecond within the ms.
+
+    Times that lie close are asked for together, with what lies between. Where that is much, fewer together.
+    """
+    held: dict[int, dict[int, Point]] = {at_ms: {} for at_ms in times}
+    names = ", ".join(quoted(name) for name in (RECEIVED, SEQUENCE, *map(stored_name, series.columns)))
+    source = f'SELECT {names} FROM "{MEASUREMENTS[series.kind]}" WHERE '
+    tags = {"fleet": fleet, "series": series.series}
+    most = max(1, CELLS_A_QUERY // (len(series.columns) + 3))
+    first, number = 0, INSTANTS_A_QUERY
+    while first < len(times):
+        some = times[first : first + number]
+        span = f"time >= {some[0] * MS} AND time < {(some[-1] + 1) * MS}"
+        limit = f" LIMIT {most}" if len(some) > 1 else ""
+        points = list(_points(client.query(source + where(tags, span) + limit)))
+        for at_ns, point in points:
+            if (beside := held.get(at_ns // MS)) is not None:
+                beside[at_ns % MS] = point
+        is_whole = len(points) < most or len(some) == 1
+        known = len(some) if is_whole else bisect_left(some, points[-1][0] // MS)  # the last ms may be cut
+        number = min(2 * number, INSTANTS_A_QUERY) if is_whole else max(1, known)
+        first += known
     return held
 
 
-def _questions(fleet: str, instants: Sequence[_Instant]) -> Iterator[str]:
-    for kind, series, at_ms in instants:
-        span = f"time >= {at_ms * MS} AND time < {(at_ms + 1) * MS}"
-        yield f'SELECT * FROM "{MEASUREMENTS[kind]}" WHERE {where({"fleet": fleet, "series": series}, span)} GROUP BY "series"'
+def _points(tables: Iterable[Table]) -> Iterator[tuple[int, Point]]:
+    for table in tables:
+        for at_ns, *cells in table.values:
+            yield (
+                int(at_ns or 0),
+                {name: cell for name, cell in zip(table.columns[1:], cells, strict=True) if cell is not None},
+            )
 
 
 def _place(row: LateRow, fleet: str, points: dict[int, Point], settled: Settled) -> None:

@@ -6,8 +6,7 @@ rows themselves, and rolling up twice is the same. Without rollups a month of on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Sequence
 
 from fleetgp.runtime.influx import Client
 from fleetgp.store.influx_backlog import Backlog, Minute
@@ -15,7 +14,9 @@ from fleetgp.store.influx_lines import MEASUREMENTS, MINUTES, MS, where
 from fleetgp.store.sqlite_schema import MINUTE_MS
 
 MINUTES_A_STEP = 2000
-RUNS_A_QUERY = 20
+RUNS_A_STEP = 5  # what waits is sent between steps
+# A statement costs as much as reading so many rows: minutes that lie close are rolled up with those between, once more.
+GAP_ROWS, RUN_ROWS = 5000, 50_000
 
 
 def roll(client: Client, backlog: Backlog) -> bool:
@@ -23,21 +24,32 @@ def roll(client: Client, backlog: Backlog) -> bool:
     minutes = backlog.unrolled(MINUTES_A_STEP)
     if not minutes:
         return False
-    if client.probe().kind == "influxdb1":
-        statements = [_statement(backlog.fleet, run) for run in _runs(minutes)]
-        for first in range(0, len(statements), RUNS_A_QUERY):
-            client.query("; ".join(statements[first : first + RUNS_A_QUERY]))
-        client.write(backlog.rolled(minutes))
-    else:
+    if client.probe().kind != "influxdb1":
         backlog.keep_first_unrolled()  # no rollups there, ever: readers are to know, the file is not to grow
         return False
-    return len(minutes) == MINUTES_A_STEP
+    runs = list(_runs(minutes))
+    some = runs[:RUNS_A_STEP]
+    client.query("; ".join(_statement(backlog.fleet, run) for run in some))
+    client.write(backlog.rolled([minute for run in some for minute in run]))
+    return len(runs) > len(some) or len(minutes) == MINUTES_A_STEP
 
 
-def _runs(minutes: Sequence[Minute]) -> Iterator[list[Minute]]:
-    """Minutes of one series that follow each other. minutes: by series and time."""
-    for _, run in groupby(enumerate(minutes), lambda pair: (pair[1].source, pair[1].minute - pair[0])):
-        yield [minute for _, minute in run]
+def _runs(minutes: Iterable[Minute]) -> Iterator[list[Minute]]:
+    """Minutes of one series to be rolled up by one statement. minutes: by series and time."""
+    run: list[Minute] = []
+    for minute in minutes:
+        if run and not _fits(run, minute):
+            yield run
+            run = []
+        run.append(minute)
+    if run:
+        yield run
+
+
+def _fits(run: Sequence[Minute], minute: Minute) -> bool:
+    gap, length = minute.minute - run[-1].minute - 1, minute.minute - run[0].minute
+    is_near = gap * minute.rows_a_minute <= GAP_ROWS and length * minute.rows_a_minute <= RUN_ROWS
+    return minute.source == run[0].source and (gap == 0 or is_near)
 
 
 def _statement(fleet: str, run: Sequence[Minute]) -> str:

@@ -81,7 +81,9 @@ class Sender:
         except InfluxError as refused:
             if refused.verdict == "wait":
                 raise
-            raise InfluxError(f"{err}; we may not make it ourselves: {refused.detail}", "denied", err.detail) from err
+            words = f"{self._client.where} answers 404 ({err.detail}), and does not let us make the database ({refused.detail})"
+            advice = f"make it there: influx -execute 'CREATE DATABASE \"{self._client.access.database}\"'"
+            raise InfluxError(f"{words}; {advice}", "denied", err.detail) from err
         self._made_s = now_s
         self.news = f"made the database {self._client.location}, which was not there"
         return True

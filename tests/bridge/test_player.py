@@ -226,3 +226,26 @@ def test_messages_of_quality_0_are_played_as_well(stage: Stage) -> None:
     assert player.confirm() == 0
     assert [message.qos for _, message in stage.way.arrived] == [0, 0, 0]
     assert player.bytes == 3
+
+
+def test_the_clock_begins_with_the_first_message_however_long_it_was_looked_for(stage: Stage) -> None:
+    def slow() -> Iterable[Due]:
+        stage.clock.advance(300.0)
+        yield from dues([0, 1, 2])
+
+    player = stage.player()
+    player.play(slow())
+    assert stage.sent_s == pytest.approx([300, 301, 302], abs=1e-5)
+    assert player.lateness.max_ms < 1e-2
+
+
+def test_a_long_wait_is_told_of_while_it_lasts(stage: Stage) -> None:
+    told: list[float] = []
+    player = Player(stage.way, stage.clock, stage.wait, pause=lambda due, left_s: told.append(left_s))
+    stage.events = [(100.0, stage.stop)]
+    player.play(dues([0, 0.5, 86_400]))
+    assert told[0] == pytest.approx(86_400 - 0.5, abs=0.01)
+    assert told == sorted(told, reverse=True)
+    assert len(told) == pytest.approx(995, abs=5), "ten times a second, so that a screen can show it"
+    assert player.first_ns is not None
+    assert (player.first_ns, player.last_ns) == (0, 500_000_000), "what was waited for was not played"

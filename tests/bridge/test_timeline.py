@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_bridge.cut import Cut, Moment
+from broker_bridge.selection import PAST_END
 from broker_bridge.timeline import Due, Timeline
+from fleetgp.errors import ConfigError
 from fleetgp.recording.message import Gap, Message, Recorded
 
 SECOND = 1_000_000_000
@@ -145,6 +148,87 @@ def test_gaps_are_told_as_they_are_met_and_once_for_all_loops() -> None:
     assert told == [gap]
     assert len(list(dues)) == 2
     assert looped.gaps == told == [gap]
+
+
+def test_a_longer_pause_is_shortened_and_what_follows_is_of_now_too() -> None:
+    recorded = [message(second) for second in (0, 1, 86_400, 86_401)]
+    short = Cut(longest_pause_ns=5 * SECOND, shift_ns="now", loops=2)
+    shortened = timeline(recorded, short)
+    dues = list(shortened)
+    assert offsets_s(dues) == pytest.approx([0, 1, 6, 7, 7 + 7 / 3, 8 + 7 / 3, 13 + 7 / 3, 14 + 7 / 3], abs=1e-6)
+    base_s = NOW / SECOND - START / SECOND
+    assert [at - base_s for at in times_s(dues)] == pytest.approx(offsets_s(dues), abs=0.002)
+    assert shortened.shortened == 1, "of one loop"
+    fixed = times_s(timeline(recorded, Cut(longest_pause_ns=5 * SECOND, shift_ns=3600 * SECOND, loops=2)))
+    assert fixed[:4] == [3600, 3601, 90_000, 90_001], "a shift that was asked for by a span is that span"
+    assert fixed == sorted(fixed)
+
+
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [
+        (Moment(START + 6 * SECOND), Moment(START + 4 * SECOND)),
+        (Moment(START + 6 * SECOND), Moment(4 * SECOND, is_offset=True)),
+        (Moment(SECOND, is_offset=True), Moment(SECOND, is_offset=True)),
+    ],
+)
+def test_a_span_that_ends_before_it_begins_is_refused(begin: Moment, end: Moment) -> None:
+    with pytest.raises(ConfigError, match=r"--to.*not after --from"):
+        timeline(TEN, Cut(begin=begin, end=end)).open()
+
+
+def test_messages_of_the_span_are_played_though_others_stand_before_them() -> None:
+    """A clock that jumped ahead and came back: the jump neither ends the replay nor is part of it."""
+    recorded = [message(0), message(9000), message(1), message(0.5), message(2), message(3)]
+    odd = timeline(recorded, Cut(end=Moment(3 * SECOND, is_offset=True)))
+    dues = list(odd)
+    assert times_s(dues) == [0, 1, 0.5, 2]
+    assert offsets_s(dues) == [0, 1, 1, 2]
+    assert odd.early == 1
+
+
+def test_what_comes_long_after_the_end_is_not_read() -> None:
+    read: list[float] = []
+
+    def endless(_: int | None) -> Iterator[Recorded]:
+        for second in count():
+            read.append(second)
+            yield message(float(second))
+
+    assert len(list(Timeline(endless, Cut(end=Moment(5 * SECOND, is_offset=True)), now_ns=lambda: NOW))) == 5
+    assert len(read) < 5 + PAST_END + 10
+
+
+def test_what_is_read_begins_where_it_is_asked_for_unless_all_is_numbered() -> None:
+    asked: list[int | None] = []
+
+    def read(begin_ns: int | None) -> Iterator[Recorded]:
+        asked.append(begin_ns)
+        return iter(TEN)
+
+    cut = Cut(begin=Moment(4 * SECOND, is_offset=True))
+    assert len(list(Timeline(read, cut, now_ns=lambda: NOW))) == 6
+    assert asked == [None, START + 4 * SECOND]
+    asked.clear()
+    numbers: list[int] = []
+
+    def change(items: Iterator[tuple[int, Recorded]], first_ns: int) -> Iterator[Recorded]:
+        assert first_ns == START
+        for number, one in items:
+            numbers.append(number)
+            yield one
+
+    assert len(list(Timeline(read, cut, now_ns=lambda: NOW, change=change))) == 6
+    assert asked == [None, None]
+    assert numbers == [4, 5, 6, 7, 8, 9], "their numbers in the whole recording"
+
+
+def test_a_recording_that_holds_nothing_to_play_says_so_before_anything_is_sent() -> None:
+    empty, other = timeline([], Cut()), timeline(TEN, Cut(filters=("nothing/#",)))
+    assert (empty.open(), empty.is_empty) == (False, True)
+    assert (other.open(), other.is_empty) == (False, False)
+    assert other.left_out == {"other topics": 10}
+    assert list(empty) == list(other) == []
 
 
 @given(st.lists(st.integers(0, 10**12), min_size=1, max_size=40), st.integers(1, 4))

@@ -166,7 +166,9 @@ def test_the_doctor_looks_at_the_server_at_what_waits_and_at_dead_letters(
     assert (found["influx"]["verdict"], "Connection refused" in found["influx"]["seen"]) == ("fault", True)
     server.start()
     found = findings(bench, *flags, "--set", "store.database=elsewhere")
-    assert 'CREATE DATABASE "elsewhere"' in found["influx"]["seen"]
+    assert found["database"]["verdict"] == "warning"
+    assert 'CREATE DATABASE "elsewhere"' in found["database"]["advice"]
+    assert "influx" not in found
     assert bridge.stop() == 0
 
 

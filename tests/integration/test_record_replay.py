@@ -310,3 +310,18 @@ def test_a_table_is_replayed_as_devices_would_send_it(bench: Bench, any_broker: 
         ear.until(lambda: len(ear.heard) == 5)
     assert {m.topic for m in ear.heard} == {"sensors/attic"}
     assert [json.loads(m.payload)["temperature"] for m in ear.heard] == [20, 21, 22, 23, 24]
+
+
+def test_a_fault_that_meets_nothing_and_a_recording_that_holds_nothing_are_said(
+    bench: Bench, broker: EmbeddedBroker, hour: str
+) -> None:
+    """The times of the past, moved by a span that begins as a flag does."""
+    flags = ("--to", "+5s", "--speed", "max", "--rebase", "-2d")
+    player = replay(bench, hour, broker.url, *flags, "--inject", "offset:sensors/a:y=3")
+    assert player.wait(20) == 1, player.said
+    assert "fields there are x, time" in player.said
+    assert report(bench, "replay.json")["sent"] == 10
+    nothing = replay(bench, hour, "mqtt://127.0.0.1:1", "--topic", "hall/#")
+    assert nothing.wait(20) == 2
+    assert "nothing to play" in nothing.said
+    assert "no connection" not in nothing.said, "nothing is connected for nothing"

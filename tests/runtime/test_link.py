@@ -67,7 +67,7 @@ def test_certificates_need_encryption_and_a_key() -> None:
         {"client_id": "a", "subscriptions": (("t", 2),)},
         {"client_id": "a", "subscriptions": (("t/#/x", 0),)},
         {"client_id": "a", "subscriptions": (("t/x+", 0),)},
-        {"client_id": "a", "subscriptions": (("with space", 0),)},
+        {"client_id": "a", "subscriptions": ((" with space around", 0),)},
         {"client_id": "a", "version": "4"},
         {"client_id": "a", "keepalive_s": 0},
         {"client_id": "a", "heartbeat_s": 0.0},

@@ -52,7 +52,7 @@ def test_devices_that_tell_the_same_make_the_fleet_and_others_are_named(
     assert cli.backtest([str(hall), "--json", "-"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert list(report["agents"]) == ["east", "north", "south"]
-    assert report["left_out"] == {}  # of the readings of those three; the others were left out by name
+    assert report["left_out"] == {"other_device": 120}  # the plug's and the lamp's; they are named as well
 
 
 def test_a_spec_chooses_other_devices(hall: Path, tmp_path: Path) -> None:

@@ -236,3 +236,20 @@ def test_faults_are_put_in_and_the_truth_is_beside(
     assert off == [11, 13, 15, 17, 19]
     assert json.loads(found[11].payload) == {"t": 111.5}
     assert json.loads(Path(report["truth"]).read_text())["faults"]
+
+
+def test_faults_go_into_what_is_chosen_and_one_that_meets_nothing_is_told(
+    capsys: pytest.CaptureFixture[str], whole: Path, tmp_path: Path
+) -> None:
+    only = ("--topic", "pump/0", "--from", "+10s", "--to", "+30s")
+    report = told(capsys, "convert", whole, tmp_path / "some.jsonl", *only, "--inject", "offset:#:t=100")
+    truth = json.loads(Path(report["truth"]).read_text())
+    assert report["messages"] == 10
+    assert report["left_out"] == {"other times": 40, "other topics": 10}
+    assert [fault["messages"] for fault in truth["faults"]] == [10]
+    written = [
+        json.loads(one.payload)["t"] for one in read_messages(Path(report["output"])) if isinstance(one, Message)
+    ]
+    assert written == [n + 100.5 for n in range(10, 30, 2)]
+    words = said(capsys, "convert", whole, tmp_path / "none.jsonl", *only, "--inject", "offset:pump/1:t=100", status=1)
+    assert "offset:pump/1:t=100 changed nothing: no message is on pump/1; there are pump/0" in words

@@ -56,6 +56,10 @@ def test_a_prefix_is_a_level_of_its_own() -> None:
         ({"rebase": "1h"}, "--rebase"),
         ({"rebase": "+x"}, "--rebase"),
         ({"loop": -1}, "--loop"),
+        ({"begin": "1969-12-31"}, "--from"),
+        ({"end": "+40000d"}, "--to"),
+        ({"rebase": "-99999999999999999999d"}, "--rebase"),
+        ({"max_pause": "0s"}, "--max-pause"),
     ],
 )
 def test_what_cannot_be_is_refused_by_its_flag(words: dict[str, object], flag: str) -> None:

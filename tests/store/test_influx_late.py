@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from influx_servers import InfluxServer
 from influx_store import HandStore
 
+from fleetgp.store import influx_late
 from fleetgp.store.base import Batch, Reader, Row
 from fleetgp.store.influx_backlog import RECENT_MS
 from fleetgp.store.influx_late import settle
@@ -179,3 +180,32 @@ def test_a_row_from_the_future_does_not_make_all_others_late(influxd: InfluxServ
     portion = store.backlog.take()
     assert portion is not None
     assert portion.late == []
+
+
+@settings(
+    max_examples=20, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)  # fmt: skip
+@given(
+    held=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 3)), max_size=60, unique=True),
+    late=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 5)), min_size=1, max_size=30, unique=True),
+    most=st.integers(1, 9),
+)
+def test_what_the_server_holds_is_found_however_dense_it_lies(
+    influxd: InfluxServer,
+    tmp_path_factory: pytest.TempPathFactory,
+    held: list[tuple[int, int]],
+    late: list[tuple[int, int]],
+    most: int,
+) -> None:
+    store = HandStore(influxd.url, tmp_path_factory.mktemp("dense"))
+    store.write(Batch(rows=[row(T0 + 100, 0, a=0.0), *(row(T0 + at, number, a=1.0) for at, number in held)]))
+    forget(store)
+    again = [replace(row(T0 + at, number, a=1.0), received_ms=T0 + 1) for at, number in late]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(influx_late, "CELLS_A_QUERY", 4 * most)
+        store.write(Batch(rows=again))
+    both = set(held) | set(late)
+    assert counted(store) == len(both) + 1
+    assert store.reader.sequences("pump") == sorted([0, *(number for _, number in both)])
+    store.close()

@@ -145,3 +145,42 @@ def test_where_the_server_makes_none_readers_are_told_and_the_file_does_not_grow
         assert fake.sequences == list(range(N))
         with pytest.raises(InfluxError, match="no queries"):
             roll(other.client, other.backlog)
+
+
+@pytest.mark.influx
+def test_minutes_that_lie_apart_are_rolled_up_together_and_rightly(
+    store: HandStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    query = store.client.query
+    monkeypatch.setattr(store.client, "query", lambda text: asked.append(text) or query(text))
+    late = range(3, 59, 5)
+    for i, minute in enumerate(late):
+        at_ms = T0 + minute * MINUTE_MS + 500
+        store.backlog.put(Batch(rows=[Row("reading", "hall/1", at_ms, {"a b": 70.0 + i}, T0, 90_000 + i)]))
+    store.send()
+    statements = [text for text in asked if " INTO " in text]
+    assert (len(statements), statements[0].count(" INTO ")) == (1, 1)
+    sql = f'SELECT "max_a b", "count_a b" FROM "fleetgp_reading_1m" WHERE fleet = \'{store.fleet}\''
+    found = {
+        (int(row[0] or 0) // 10**6 - T0) // MINUTE_MS: tuple(row[1:]) for table in query(sql) for row in table.values
+    }
+    assert found == {
+        minute: (70.0 + (minute - 3) // 5, 61) if minute in late else (16.0, 60) for minute in range(N // 60 - 1)
+    }
+
+
+@pytest.mark.influx
+def test_what_waits_is_sent_between_two_steps_of_rolling_up(influxd: InfluxServer, tmp_path: Path) -> None:
+    store = HandStore(influxd.url, tmp_path)
+    store.backlog.put(
+        Batch(rows=[Row("reading", f"s{i}", T0 + j * 90_000, {"a": 1.0}, T0) for i in range(12) for j in range(2)])
+    )
+    assert store.shipper.step() == 0.0  # sends
+    assert store.shipper.step() == 0.0  # rolls up some series
+    assert 0 < len(store.backlog.unrolled(100)) < 12
+    store.backlog.put(Batch(rows=[Row("reading", "news", T0, {"a": 1.0}, T0, 5)]))
+    store.shipper.step()
+    assert store.reader.sequences("news") == [5]
+    store.send()
+    assert store.backlog.unrolled(100) == []

@@ -187,7 +187,8 @@ def test_a_login_that_may_not_make_a_database_is_told_to_have_it_made(tmp_path: 
         server.make_database("fleetgp", login="u=root&p=s&")
         server.ask("POST", "/query?u=root&p=s&q=GRANT+ALL+ON+fleetgp+TO+bridge")
         store.send()
-        assert "give this user the right" in trouble or "may not make it ourselves" in trouble
+        assert "does not let us make the database" in trouble
+        assert "CREATE DATABASE" in trouble
         assert store.shipper.shipped >= 3
         store.close()
     finally:

@@ -64,17 +64,18 @@ def _read_object(document: dict[str, object]) -> Content:
 def _top_fields(document: dict[str, object]) -> Iterator[tuple[str, object]]:
     for name, value in document.items():
         if isinstance(value, (dict, list)):
-            yield from _fields(value, name)
+            yield from flattened(value, name)
         else:
             yield name, value
 
 
-def _fields(value: object, name: str) -> Iterator[tuple[str, object]]:
+def flattened(value: object, name: str) -> Iterator[tuple[str, object]]:
+    """What objects and lists hold, each under its names and indices joined by dots. name: of the value itself, "" at the top."""
     if isinstance(value, dict):
         for key, item in value.items():
-            yield from _fields(item, f"{name}.{key}" if name else str(key))
+            yield from flattened(item, f"{name}.{key}" if name else str(key))
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _fields(item, f"{name}.{index}")
+            yield from flattened(item, f"{name}.{index}")
     else:
         yield name, value

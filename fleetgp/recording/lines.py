@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from fleetgp.errors import PeerError, RecordingError
+from fleetgp.payloads.json import flattened
 from fleetgp.recording.csv import damage, open_text
 from fleetgp.recording.table import Skipped
 from fleetgp.wire.codec import check_depth
@@ -58,20 +59,9 @@ def _objects(file: Iterator[str], skipped: Skipped) -> Iterator[dict[str, str]]:
         except (msgspec.DecodeError, PeerError, UnicodeEncodeError, RecursionError):
             document = None
         if isinstance(document, dict):
-            yield dict(_fields(document, ""))
+            yield {name: _text(value) for name, value in flattened(document, "")}
         else:
             skipped.add("bad_line")
-
-
-def _fields(value: object, name: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, dict):
-        for key, item in value.items():
-            yield from _fields(item, f"{name}.{key}" if name else str(key))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _fields(item, f"{name}.{index}")
-    else:
-        yield name, _text(value)
 
 
 def _text(value: object) -> str:

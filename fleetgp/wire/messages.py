@@ -239,7 +239,8 @@ class Tuning(Message, frozen=True, kw_only=True, tag="tuning"):
     this tuning began with; an agent judges all steps of one tuning by the same of its recent frames. asked: which agents are
     to answer; empty = all. is_back: the proposal before was worse, and counts as not having been. values: the shared
     hyperparameters by name, empty = no tuning is under way: ``inducing`` [M, D] inducing inputs, transformed units, and
-    ``log_lengthscale`` [D], log of the same units; with ``ilmm`` also ``loadings`` [Q, R] and ``log_phi`` []. precision:
+    ``log_lengthscale`` [D], log of the same units; with ``ilmm`` also ``loadings`` [Q, R] and ``log_phi`` []. columns: [D]
+    which of a frame's inputs the inducing inputs look at. precision:
     [Q, F(F+1)/2] of the fleet's belief on recent frames at the step before, the prior's included; shift: [Q, F];
     null = nothing is known yet, and only precision, shift and constant are asked for. included: whose answer is inside.
     """
@@ -253,6 +254,7 @@ class Tuning(Message, frozen=True, kw_only=True, tag="tuning"):
     asked: tuple[str, ...] = ()
     is_back: bool = False
     values: dict[str, Tensor] = {}
+    columns: tuple[int, ...] = ()
     precision: Tensor | None = None
     shift: Tensor | None = None
     included: dict[str, Included] = {}

@@ -206,6 +206,7 @@ TUNING = Tuning(
         "inducing": tensor(2, 1, numbers=(20.0, 22.5)),
         "log_lengthscale": tensor(1, numbers=(0.75,)),
     },
+    columns=(8,),
     precision=tensor(2, 3, numbers=(3.0, -0.5, 4.0, 5.0, 0.0, 6.0)),
     shift=tensor(2, 2, numbers=(1.0, -1.0, 0.1, 0.0)),
     included={"pump-1": Included(incarnation=3, sequence=9, factor=1.0)},

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from coordinator import basis, closing, fleet, gradients, intake, tuning
+from coordinator import basis, choosing, closing, fleet, gradients, intake, tuning
 from coordinator.state import (
     Answer,
     BootstrapArrived,
@@ -60,7 +60,7 @@ def _taken(state: State, event: BootstrapArrived | SummaryArrived | GradientArri
         case SummaryArrived():
             return _take_answer(state, event.agent_id, event.payload)
         case GradientArrived():
-            return msgspec.structs.replace(state, tuning=gradients.taken(state, event.agent_id, event.payload))
+            return gradients.taken(state, event.agent_id, event.payload)
 
 
 def _take_moments(state: State, agent_id: str, payload: bytes) -> State:
@@ -194,8 +194,10 @@ def _span_ms(state: State) -> int:
 
 
 def _close(state: State, current: Round, at_ms: int) -> tuple[State, list[Effect]]:
-    state, note = basis.renew(closing.move_centres(closing.improve_scales(_forget(state))))
-    turned = tuning.turn(state, at_ms)
+    state = closing.move_centres(closing.improve_scales(_forget(state)))
+    # candidates are judged on one basis; a few rounds later it may change
+    state, note = (state, "") if choosing.is_asking(state) else _renewed(state)
+    turned = tuning.turn(state, at_ms) if choosing.is_over(state) else choosing.turn(state, at_ms)
     state = turned.state
     payload = codec.encode(fleet.model(state, at_ms)) if state.feature_map is not None else b""
     notice = RoundNotice(
@@ -217,6 +219,15 @@ def _close(state: State, current: Round, at_ms: int) -> tuple[State, list[Effect
     # an agent must be on the basis that is tuned before it can answer
     effects += [PublishTuning(turned.payload)] if turned.payload else []
     return msgspec.structs.replace(state, open_round=None), [*effects, PublishRound(notice)]
+
+
+def _renewed(state: State) -> tuple[State, str]:
+    """On the basis that it should be on; what was told of candidates is taken there too."""
+    new, note = basis.renew(state)
+    old, choice = state.feature_map, new.choice
+    if choice is not None and old is not None and new.feature_map is not None and new.feature_map is not old:
+        new = msgspec.structs.replace(new, choice=choosing.carried(choice, old, new.feature_map))
+    return new, note
 
 
 def _forget(state: State) -> State:

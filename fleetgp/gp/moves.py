@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleetgp import features, placement
+from fleetgp import features, inducing, placement
 from fleetgp.arrays import Array
 from fleetgp.errors import BasisRefused
 from fleetgp.features import Basis
@@ -164,7 +164,7 @@ def place_local(learner: Learner, size: int, kernel: Kernel) -> Learner:
     if not size or basis.local or not is_complete(learner):
         return learner
     columns = placement.columns(basis.shape)
-    inputs = learner.ring.inputs[:, list(columns)]
+    inputs = inducing.picked(learner.ring.inputs, columns)
     centre, sd = np.mean(inputs, axis=0), np.std(inputs, axis=0)
     sd = np.where(sd > 0, sd, 1.0)
     centres = placement.fitted(size, (inputs - centre) / sd, least=1)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fleetgp import features
+from fleetgp import features, inducing
 from fleetgp.arrays import Array
 from fleetgp.features import PRIOR_SD, Basis
 from fleetgp.gp import learner as learning
@@ -85,7 +85,7 @@ def slope(recent: Recent, shared: Inducing, cavity: Belief) -> Slopes:
     pull = missed @ mean[:, part]
     for q in range(len(mean)):
         pull -= share[:, q, None] * (x @ cov[q][:, part])
-    X = recent.inputs[:, list(shared.columns)]
+    X = inducing.picked(recent.inputs, shared.columns)
     frames = slopes.frames(X, np.zeros((len(X), 0)))
     made = slopes.basis(shared.kernel, shared.Z, np.log(shared.lengthscale), frames)
     return Slopes(*slopes.back(made, PRIOR_SD["inducing"] * pull, frames))

@@ -115,7 +115,8 @@ def _inducing(model: FleetModel, schema: Schema) -> Inducing | None:
 def inducing_inputs(inputs: Tensor, lengthscale: Array, columns: tuple[int, ...], schema: Schema) -> Inducing:
     """Inducing inputs [M, D] and lengthscale [D] that a peer told. Raises PeerError ``shape``, ``finite`` or ``range``."""
     D, size = len(columns), features.shape(schema).inputs
-    if not (0 < D <= placement.MOST_COLUMNS and all(0 <= column < size for column in columns)):
+    # numbers from size on are differences of two inputs (``inducing.picked``)
+    if not (0 < D <= placement.MOST_CHOSEN and all(0 <= column < size * (size + 1) for column in columns)):
         raise PeerError("range", f"inducing inputs look at columns {columns[:10]}, a frame has {size}")
     Z = to_array(inputs, (schema.inducing, D), "inducing")
     if not np.all((lengthscale >= 1 / FURTHEST) & (lengthscale <= FURTHEST)) or not np.all(np.abs(Z) <= FURTHEST):

@@ -202,14 +202,15 @@ def judgement(choice: Choice, number: int) -> Judgement:
 
 def _taken(state: State, best: Candidate, judged: Judgement, loss: float, gain: float, at_ms: int) -> Turn:
     """The best candidate as the next basis."""
-    assert state.feature_map is not None
+    feature_map = state.feature_map
+    assert feature_map is not None
     assert state.scales is not None
     shared = state.scales.shared.copy()
     shared[:, basis.INDUCING] = np.clip(judged.prior_var, hyper.FLOOR, hyper.CEILING)
     state = msgspec.structs.replace(
         state, scales=state.scales._replace(shared=shared), choice=None, is_chosen=True, tuned_on=0.0
     )
-    moved = basis.tuned(state, state.feature_map._replace(shared=best.shared), 1.0 / (1.0 + loss))
+    moved = basis.tuned(state, feature_map._replace(shared=best.shared), 1.0 / (1.0 + loss))
     return tuning.ended(moved, at_ms, f"new basis: it looks at {best.name}, {gain:.4f} nats per reading better", gain)
 
 

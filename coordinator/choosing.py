@@ -1,9 +1,9 @@
 """The choice before the climb: which of a few candidates the nonlinear part looks through, by the evidence of the agents' frames.
 
 A candidate rides on the close of a round as a proposal without a belief; agents answer with their message and its constant for
-the frames that they keep. These are too few to pay for what is new to learn at a candidate, and tell of one season's day. So
-they are asked again when they keep other ones, and the messages are added up: the evidence of all frames so far, at no cost
-to an agent's memory. The best candidate becomes the next basis when it is worth one, and then the climb begins from there.
+the frames that they keep. These are too few to pay for what is new to learn at a candidate. So they are asked again when they
+keep other ones, and the messages are added up, at no cost to an agent's memory; a candidate is judged by how well the frames
+of later sweeps are foreseen from those before. The best becomes the next basis when it is worth one; the climb begins there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fleetgp.wire import codec, proposal
 from fleetgp.wire.messages import Tuning
 
 # frames of an agent, on average, from which the first sweep begins; the others as often as agents keep other frames
-LEAST_FRAMES = 0.75 * RING_FRAMES
+LEAST_FRAMES = 0.5 * RING_FRAMES
 LEAST_SWEEPS, MOST_SWEEPS = 2, 6
 # nats per reading: half of what a climb needs, for the candidates were not fitted to these frames, so that little comes of chance
 LEAST_GAIN = 0.0025
@@ -82,12 +82,16 @@ def turn(state: State, at_ms: int) -> Turn:
 
 def carried(choice: Choice, old: Basis, new: Basis) -> Choice:
     """The choice with its sums on another linear part; the candidates are in raw inputs, and stay."""
-    sums = []
-    for candidate, one in zip(choice.candidates, choice.sums, strict=False):
-        T, ratio = moves.change(old._replace(shared=candidate.shared), new._replace(shared=candidate.shared))
-        # what the density of scaled readings changes by is the same for all candidates
-        sums.append(msgspec.structs.replace(one, term=message.rebase(one.term, T, ratio)))
-    return msgspec.structs.replace(choice, sums=tuple(sums))
+
+    def on_new(sums: tuple[Likelihood, ...]) -> tuple[Likelihood, ...]:
+        taken = []
+        for candidate, one in zip(choice.candidates, sums, strict=False):
+            T, ratio = moves.change(old._replace(shared=candidate.shared), new._replace(shared=candidate.shared))
+            # what the density of scaled readings changes by is the same for all candidates
+            taken.append(msgspec.structs.replace(one, term=message.rebase(one.term, T, ratio)))
+        return tuple(taken)
+
+    return msgspec.structs.replace(choice, sums=on_new(choice.sums), first=on_new(choice.first))
 
 
 def _with_candidates(state: State) -> State:
@@ -152,7 +156,7 @@ def _swept(state: State, choice: Choice, at_ms: int) -> Turn:
     choice = _added(choice, names)
     judged = [judgement(choice, k) for k in range(len(choice.candidates))]
     best = int(np.argmax([one.nats for one in judged]))
-    gain = (judged[best].nats - judged[0].nats) / choice.readings
+    gain = (judged[best].nats - judged[0].nats) / max(choice.readings - choice.first_readings, 1.0)
     if gain >= LEAST_GAIN and choice.sweeps >= LEAST_SWEEPS and choice.loss[best] <= moves.MOST_LOSS:
         return _taken(state, choice.candidates[best], judged[best], choice.loss[best], gain, at_ms)
     word = f"{choice.candidates[best].name} is {gain:.4f} nats per reading better in {choice.sweeps} sweeps"
@@ -170,9 +174,10 @@ def _added(choice: Choice, names: list[str]) -> Choice:
         sums.append(_sum(choice.sums[k] if choice.sums else None, answers))
     loss = tuple(float(np.median([heard[name].loss for name in names])) for heard in choice.heard)
     readings = choice.readings + sum(choice.heard[0][name].readings for name in names)
-    return msgspec.structs.replace(
+    choice = msgspec.structs.replace(
         choice, sums=tuple(sums), readings=readings, sweeps=choice.sweeps + 1, loss=loss, heard=()
     )
+    return choice if choice.first else msgspec.structs.replace(choice, first=choice.sums, first_readings=readings)
 
 
 def _sum(before: Likelihood | None, answers: list[Evidence]) -> Likelihood:
@@ -186,18 +191,26 @@ def _sum(before: Likelihood | None, answers: list[Evidence]) -> Likelihood:
 
 
 def judgement(choice: Choice, number: int) -> Judgement:
-    """Log evidence of all that was answered to a candidate, maximised over the prior variance of the inducing block by channel."""
-    (precision, shift), constant = choice.sums[number].term, choice.sums[number].constant
+    """Log density of the later sweeps' readings given the first one's, at the prior variance of the inducing block, by channel,
+    that makes it largest."""
     inducing = len(choice.candidates[number].shared.Z)
-    scores = np.empty((len(PRIOR_VARS), len(shift)))
+    every, first = choice.sums[number], choice.first[number]
+    scores = np.empty((len(PRIOR_VARS), len(every.term.shift)))
     for row, variance in enumerate(PRIOR_VARS):
         prior_var = choice.prior_var.copy()
         prior_var[:, -inducing:] = variance
-        before = aggregate.prior(prior_var).precision
-        for q in range(len(shift)):
-            one = slice(q, q + 1)
-            scores[row, q] = aggregate.log_evidence(Belief(before[one] + precision[one], shift[one]), prior_var[one])
-    return Judgement(float(np.sum(scores.max(axis=0))) + constant, np.array(PRIOR_VARS)[scores.argmax(axis=0)])
+        scores[row] = _evidence(every.term, prior_var) - _evidence(first.term, prior_var)
+    nats = float(np.sum(scores.max(axis=0))) + every.constant - first.constant
+    return Judgement(nats, np.array(PRIOR_VARS)[scores.argmax(axis=0)])
+
+
+def _evidence(term: Term, prior_var: Array) -> Array:
+    """Log evidence [Q] of a sum of terms, without its constant."""
+    before = aggregate.prior(prior_var).precision
+    parts = [slice(q, q + 1) for q in range(len(prior_var))]
+    return np.array(
+        [aggregate.log_evidence(Belief(before[q] + term.precision[q], term.shift[q]), prior_var[q]) for q in parts]
+    )
 
 
 def _taken(state: State, best: Candidate, judged: Judgement, loss: float, gain: float, at_ms: int) -> Turn:

@@ -151,7 +151,7 @@ class Choice(msgspec.Struct, frozen=True):
     """A choice of what the basis looks at, over several sweeps through the candidates, each with other recent frames.
 
     candidates: between which, inducing inputs of some time first; sums: log p(y | v) of all that was answered to each so far,
-    on the linear part of today; readings behind it, sweeps made, loss: what the past would lose at each, as last told; due:
+    on the linear part of today; first, first_readings: the same of the first sweep alone; readings behind it, sweeps made, loss: what the past would lose at each, as last told; due:
     frames of an agent from which the next sweep begins. Of a sweep under way: asked, empty while there is none; began, step,
     since_round, answers, deviation_var as of an Ascent; heard: what was answered to the first candidates.
     """
@@ -159,7 +159,9 @@ class Choice(msgspec.Struct, frozen=True):
     candidates: tuple[Candidate, ...]
     prior_var: Array
     sums: tuple[Likelihood, ...] = ()
+    first: tuple[Likelihood, ...] = ()
     readings: float = 0.0
+    first_readings: float = 0.0
     sweeps: int = 0
     loss: tuple[float, ...] = ()
     due: float = 0.0

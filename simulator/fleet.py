@@ -74,6 +74,7 @@ class Outcome:
     frames: int = 0
     tuning_s: float = 0.0
     tuning_bytes: int = 0
+    proposals: int = 0
     gains: list[RoundNotice] = field(default_factory=list)
 
 
@@ -172,7 +173,9 @@ class Fleet:
 
     def _pass_to_coordinator(self, at_ms: int, name: str, effect: Effect) -> None:
         if isinstance(effect, Publish) and (kind := ANSWERS.get(effect.kind)) is not None:
-            self._coordinate(kind(at_ms, name, codec.encode(effect.message)))
+            payload = codec.encode(effect.message)
+            self.outcome.tuning_bytes += len(payload) if effect.kind == "gradient" else 0
+            self._coordinate(kind(at_ms, name, payload))
 
     def _propose(self, at_ms: int, payload: bytes) -> None:
         """Where the basis may go, to every agent."""
@@ -193,6 +196,7 @@ class Fleet:
                     self._step(name, ModelArrived(event.at_ms, effect.payload))
             elif isinstance(effect, coordination.PublishTuning):
                 self.outcome.tuning_bytes += len(effect.payload)
+                self.outcome.proposals += 1
                 self._propose(event.at_ms, effect.payload)
             elif isinstance(effect, coordination.PublishRound):
                 if effect.notice.state == "closed":

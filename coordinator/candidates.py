@@ -22,21 +22,28 @@ NEAR, FAR = 1.6, 2.5
 MORE = 1.5
 
 
-def candidates(schema: Schema, basis: Basis, noise_var: Array) -> tuple[Candidate, ...]:
-    """The live inducing inputs first; noise_var [Q] of the fleet, in squared scales: nearly the square of a channel's step."""
-    shape, live = basis.shape, basis.shared
-    assert live is not None
-    found = [Candidate("as it is", live)]
-    step = MORE * np.sqrt(noise_var)
+def columns(schema: Schema, shape: Shape, live: Inducing) -> tuple[tuple[int, ...], ...]:
+    """What candidates look at beside the live columns: the clock, the last readings and their last steps; none where that is
+    nothing new, or more than one kernel can take."""
     clock = _clock(schema, shape)
     levels = (*clock, *range(shape.channels))
-    if len(levels) <= placement.MOST_CHOSEN:
-        found.append(_spread(f"{_words(clock)}the last readings", basis, live, levels, step, NEAR))
-    if shape.lags < 2 or len(levels) + shape.channels > placement.MOST_CHOSEN:
-        return tuple(found)
-    moved = (*levels, *(inducing.difference(q, shape.channels + q, shape.inputs) for q in range(shape.channels)))
-    name = f"{_words(clock)}the last readings and their last steps"
-    return (*found, *(_spread(name, basis, live, moved, step, factor) for factor in (NEAR, FAR)))
+    steps = tuple(inducing.difference(q, shape.channels + q, shape.inputs) for q in range(shape.channels))
+    found = ((*levels, *steps) if shape.lags > 1 else levels,)
+    return tuple(one for one in found if len(one) <= placement.MOST_CHOSEN and not set(one) <= set(live.columns))
+
+
+def candidates(schema: Schema, basis: Basis, noise_var: Array) -> tuple[Candidate, ...]:
+    """The live inducing inputs first; noise_var [Q] of the fleet, in squared scales: nearly the square of a channel's step."""
+    live, step = basis.shared, MORE * np.sqrt(noise_var)
+    assert live is not None
+    found = [Candidate("as it is", live)]
+    for picked in columns(schema, basis.shape, live):
+        is_of_steps = picked[-1] >= basis.shape.inputs
+        name = "the last readings and their last steps" if is_of_steps else "the last readings"
+        for factor in (NEAR, FAR) if is_of_steps else (NEAR,):
+            word = f"{name}, from {factor:g} times the usual distance"
+            found.append(_spread(word, basis, live, picked, step, factor))
+    return tuple(found)
 
 
 def _clock(schema: Schema, shape: Shape) -> tuple[int, ...]:
@@ -46,10 +53,6 @@ def _clock(schema: Schema, shape: Shape) -> tuple[int, ...]:
     ahead = (before + c for c, covariate in enumerate(schema.covariates) if covariate.known_ahead)
     first = before + shape.covariates
     return (*range(first, first + min(2, shape.phases)), *ahead)
-
-
-def _words(clock: tuple[int, ...]) -> str:
-    return "what is known ahead, " if clock else ""
 
 
 def _spread(name: str, basis: Basis, live: Inducing, columns: tuple[int, ...], step: Array, factor: float) -> Candidate:

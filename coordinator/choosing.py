@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from coordinator import basis, fleet, tuning
-from coordinator.candidates import candidates
+from coordinator.candidates import candidates, columns
 from coordinator.state import Candidate, Choice, Evidence, Likelihood, State
 from coordinator.tuning import RING_FRAMES, Turn
 from fleetgp.arrays import Array
@@ -62,7 +62,7 @@ def turn(state: State, at_ms: int) -> Turn:
     state = _with_candidates(state)
     choice = state.choice
     if choice is None:
-        return Turn(state)
+        return tuning.turn(state, at_ms) if state.is_chosen else Turn(state)
     if not choice.asked:
         return _begun(state, choice, at_ms) if _frames(state) >= choice.due else Turn(state)
     if state.basis != choice.basis:
@@ -95,17 +95,16 @@ def carried(choice: Choice, old: Basis, new: Basis) -> Choice:
 
 
 def _with_candidates(state: State) -> State:
-    """With candidates, once there are inducing inputs and frames; or without a choice, where it would be too large."""
+    """With candidates, once there are inducing inputs and frames; or without a choice, where there is none or it is too large."""
     known, schema = state.feature_map, state.schema
     if state.choice is not None or known is None or known.shared is None or schema is None:
         return state
+    if schema.precision_size > MOST_NUMBERS or not columns(schema, known.shape, known.shared):
+        return msgspec.structs.replace(state, is_chosen=True)
     if _frames(state) < LEAST_FRAMES:
         return state
-    if schema.precision_size > MOST_NUMBERS:
-        return msgspec.structs.replace(state, is_chosen=True)
     found = candidates(schema, known, fleet.noise(state)[0])
-    choice = Choice(candidates=found, prior_var=fleet.variances(state)[0])
-    return msgspec.structs.replace(state, choice=choice)
+    return msgspec.structs.replace(state, choice=Choice(candidates=found, prior_var=fleet.variances(state)[0]))
 
 
 def _frames(state: State) -> float:

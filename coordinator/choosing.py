@@ -158,7 +158,9 @@ def _swept(state: State, choice: Choice, at_ms: int) -> Turn:
     gain = (judged[best].nats - judged[0].nats) / max(choice.readings - choice.first_readings, 1.0)
     if gain >= LEAST_GAIN and choice.sweeps >= LEAST_SWEEPS and choice.loss[best] <= moves.MOST_LOSS:
         return _taken(state, choice.candidates[best], judged[best], choice.loss[best], gain, at_ms)
-    word = f"{choice.candidates[best].name} is {gain:.4f} nats per reading better in {choice.sweeps} sweeps"
+    if choice.sweeps < LEAST_SWEEPS:
+        return _paused(state, choice, at_ms, f"{len(names)} agents told of the candidates for a first time")
+    word = f"{choice.candidates[best].name} is {gain:.4f} nats per reading better in {choice.sweeps - 1} sweeps"
     if choice.sweeps < MOST_SWEEPS:
         return _paused(state, choice, at_ms, word)
     over = msgspec.structs.replace(state, choice=None, is_chosen=True)

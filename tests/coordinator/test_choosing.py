@@ -133,7 +133,7 @@ def told(X: Array, y: Array, noise: float = NOISE, deviation: float = DEVIATION)
     sums = statistics.summed(X, y[:, None], np.ones((len(y), 1)))
     own_var = np.full((1, X.shape[1]), deviation)
     term, constant = message.evidence(sums, np.zeros(1), np.array([noise]), own_var, np.zeros((1, 0)))
-    return Evidence(1, term, float(constant[0]), 0.0, float(len(y)), {}, 0.0, 0.0, 0.0)
+    return Evidence(1, 1, term, float(constant[0]), 0.0, float(len(y)), {}, 0.0, 0.0, 0.0)
 
 
 def dense(X: list[Array], y: list[Array], variance: float) -> float:

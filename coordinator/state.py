@@ -29,7 +29,7 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     answer_s: float = 5.0
     half_life_rounds: float = 10_000.0
     most_agents: int = 10_000
-    tuning: bool = False
+    tuning: bool = True
     tuning_rounds: int = 1
 
 

@@ -35,8 +35,8 @@ DECAY = 0.95
 BACK = 0.5
 LEAST_RATE = 0.01
 MOST_STEPS = 24
-# steps in a row that foresee frames held out no better than an earlier one, and end a tuning
-STILL_STEPS = 5
+# steps in a row that foresee frames held out better than an earlier one by less than this, and end a tuning
+STILL_STEPS, STILL = 5, 5e-4
 # An agent's slope counts up to so many times the fleet's median, per reading: no single one draws the basis alone.
 MOST_PULL = 5.0
 # What a basis must gain, in nats per reading of frames held out. A past of which a share e of the noise is lost foresees e / 2
@@ -189,9 +189,10 @@ def _moved(tune: Ascent, best: Place, rate: float) -> Ascent:
 def _chosen(tune: Ascent, first: Place, here: Place) -> Ascent:
     """The tuning with this step chosen, where it foresees held-out frames better than any before."""
     gain = _gain(first, here)
+    still = tune.still + 1 if gain < tune.gain + STILL else 0
     if gain > tune.gain:
-        return msgspec.structs.replace(tune, chosen=here, gain=gain, still=0)
-    return msgspec.structs.replace(tune, still=tune.still + 1)
+        return msgspec.structs.replace(tune, chosen=here, gain=gain, still=still)
+    return msgspec.structs.replace(tune, still=still)
 
 
 def _gain(first: Place, here: Place) -> float:

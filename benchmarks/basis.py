@@ -99,8 +99,8 @@ def year(setting: Setting, way: str) -> Learnt:
         outcome.bytes,
         outcome.tuning_bytes,
         outcome.tuning_s,
-        outcome.proposals,
-        tuple(f"round {notice.round}: {notice.note}" for notice in outcome.gains),
+        outcome.tuning_steps,
+        tuple(f"round {notice.round}: {notice.note}" for notice in outcome.learnt),
         time.process_time() - begin_s,
     )
 

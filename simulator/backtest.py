@@ -52,6 +52,7 @@ def backtest(args: Namespace) -> dict[str, Any]:
         start_ms=instant(args.start, "--start", zone) if args.start else None,
         end_ms=instant(args.end, "--end", zone) if args.end else None,
         joins=joins,
+        tuning=args.tuning == "on",
     )
     # an agent that joins before --start first exists at --start
     begins = {name: max(moment, plan.start_ms or moment) for name, moment in joins.items()}
@@ -146,6 +147,12 @@ def _report(accuracy: Accuracy, outcome: Outcome, skipped: Skipped, args: Namesp
         "frames_per_second": round(outcome.frames / max(seconds, 1e-9), 1),
         "rounds_closed": outcome.rounds,
         "bytes_per_round": round(outcome.bytes / outcome.rounds, 1) if outcome.rounds else None,
+        "tuning": {
+            "steps": outcome.tuning_steps,
+            "bytes": outcome.tuning_bytes,
+            "agent_seconds": round(outcome.tuning_s, 3),
+            "bases": [{"round": one.round, "gain": one.gain, "note": one.note} for one in outcome.learnt],
+        },
         "events": len(last),
         "event_list": [_event(event) for event in last.values()],
         "left_out": {**outcome.counts, **skipped},

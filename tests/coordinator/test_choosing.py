@@ -60,7 +60,7 @@ def test_the_basis_comes_to_look_at_steps_where_steps_are_what_tells(chosen: tup
     assert last.feature_map.shared is not None
     size = last.feature_map.shape.inputs
     assert inducing.difference(0, 1, size) in last.feature_map.shared.columns
-    notice = fleet.outcome.gains[0]
+    notice = fleet.outcome.learnt[0]
     assert "the last readings and their last steps" in notice.note
     assert notice.gain is not None
     assert notice.gain > 0.05

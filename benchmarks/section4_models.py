@@ -83,9 +83,9 @@ def structured(model: str, devices: list[Device], seed: int) -> Fit:
 
 
 def pfedgp(devices: list[Device], seed: int) -> Fit:
-    """A personal multi-output block each; the kernel's lengthscale is averaged over devices after every round."""
+    """A personal multi-output block each, of full rank; the kernel's lengthscale is averaged over devices after every round."""
     begin, first, rng = _clocks(), start(), np.random.default_rng(seed)
-    ranks = LONE["local-only"]
+    ranks = Ranks(0, 0, data.Q)
     shared = hierarchy.shared(first, ranks, rng)
     clients = {
         f"{i:02d}": Client(d.X[:, None], d.Y, hierarchy.own(first, ranks, rng), first) for i, d in enumerate(devices)

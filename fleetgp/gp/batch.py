@@ -15,8 +15,8 @@ import numpy as np
 from fleetgp import features
 from fleetgp.arrays import Array, Mask
 from fleetgp.errors import NotFinite
-from fleetgp.gp import learner as learning
 from fleetgp.gp import layers, posterior, tail
+from fleetgp.gp import learner as learning
 from fleetgp.gp.learner import Around, Forecast, Forgetting, Inputs, Learner
 from fleetgp.gp.posterior import Running
 from fleetgp.gp.ring import Row
@@ -54,7 +54,8 @@ def first(forecast: Forecast, count: int) -> Forecast:
     """The first frames of a forecast of many."""
     inputs, features, around, *rest, _, split = forecast
     head: list[Any] = [part(inputs, 0, count), features[:count], Around(*(x[:count] for x in around))]
-    return Forecast(*head, *(x[:count] for x in rest), None, None if split is None else split[:count])
+    made = Forecast(*head, *(x[:count] for x in rest))
+    return made if split is None else made._replace(layers=split[:count])
 
 
 def joined(parts: list[Forecast]) -> Forecast:
@@ -67,8 +68,8 @@ def joined(parts: list[Forecast]) -> Forecast:
         np.concatenate(x),
         Around(*(np.concatenate(part) for part in zip(*around, strict=True))),
     ]
-    whole = None if split[0] is None else np.concatenate(split)
-    return Forecast(*head, *(np.concatenate(part) for part in rest), None, whole)
+    made = Forecast(*head, *(np.concatenate(part) for part in rest))
+    return made if split[0] is None else made._replace(layers=np.concatenate(split))
 
 
 def part(inputs: Inputs, begin: int, end: int) -> Inputs:

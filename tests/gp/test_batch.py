@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from drive_learner import one
@@ -133,7 +135,7 @@ def test_a_rule_that_changes_between_batches_loses_and_repeats_no_frame(refresh:
     start, inputs = lone_learner(rng, SMALL), random_inputs(rng, SMALL, 1500)
     observed = random_readings(rng, inputs)
     ends, laws = [], []
-    for run in (batch.foresee_and_learn, step_by_step):
+    for run in (partial(batch.foresee_and_learn, is_split=True), step_by_step):
         learner = start._replace(frames=5000)
         forecasts = []
         for part, size in ((slice(0, 1000), refresh[0]), (slice(1000, None), refresh[1])):

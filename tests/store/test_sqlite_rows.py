@@ -135,7 +135,7 @@ def test_rows_beyond_the_bound_of_one_instant_are_refused_and_counted(tmp_path: 
         (row(series="x" * 2000, a=1.0), "bad_name"),
         (row(**{"\ud800": 1.0}), "bad_name"),
         (row(**{"a\0": 1.0}), "bad_name"),
-        (row(**{f"c{i}": 1.0 for i in range(513)}), "too_many_columns"),
+        (row(**{f"c{i}": 1.0 for i in range(MAX_COLUMNS + 1)}), "too_many_columns"),
     ],
 )
 def test_a_bad_row_is_refused_with_its_reason_and_the_rest_is_stored(tmp_path: Path, bad: Row, reason: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 TITLE = "FleetGP"
 FLEET_PAGE, DEVICE_PAGE, ROUNDS_PAGE = "Fleet", "Device", "Rounds"
@@ -92,6 +93,26 @@ RESIDUAL_NOTE = (
 )
 ANOMALY_NOTE = "Anomalies are shaded, and marked on the channels that stood out."
 LEGEND = {"observed": "reading", "mean": "expected", "band": "90 % band", "anomaly": "anomaly"}
+LAYERS = "Layers"
+LAYERS_HELP = "Shows below each channel what the expectation is made of."
+LAYER_LEGEND = {
+    "shared": "the fleet's knowledge",
+    "deviation": "what this device does otherwise",
+    "local": "its own pattern",
+}
+LAYERS_NOTE = (
+    "The coloured lines at the bottom split the expected change from the last reading to the next: what all devices of the "
+    "fleet do in such a moment, what this one does otherwise, and a pattern of its own that nothing else explains."
+)
+LEVELS_NOTE = (
+    "The coloured lines at the bottom split how far the expectation lies from the fleet's centre: what all devices of the "
+    "fleet do in such a moment, what this one does otherwise, and a pattern of its own that nothing else explains."
+)
+NO_LAYERS = (
+    "What the expectations are made of is not told in this range: the agent is of an earlier version, or its setting "
+    "`agent.layers` is off."
+)
+ALONE_LINE = "Nothing of it is from the fleet yet: the device learns alone."
 EVENTS_TITLE = "Anomalies"
 NO_EVENTS = "No anomaly of this device is on record."
 NO_CHANNEL_DATA = "No readings of this channel in this range."
@@ -112,6 +133,47 @@ RANGES_MS: Mapping[str, int | None] = {
     "1 week": 7 * 86_400_000,
     "All": None,
 }
+
+
+class Parts(NamedTuple):
+    """One number for each layer."""
+
+    shared: float
+    deviation: float
+    local: float
+
+
+def step_line(unit: str, shares: Parts, averages: Parts, even: float) -> str:
+    """What layers of steps say. shares: of the movement; averages: a frame; even: an average below it is no push at all."""
+    line = (
+        f"Expected change: {percent(shares.shared)} the fleet's knowledge, {percent(shares.deviation)} what this device does "
+        f"otherwise, {percent(shares.local)} its own pattern."
+    )
+    own = averages.deviation + averages.local
+    if not abs(own) > even:
+        return f"{line} On average it moves as the fleet does."
+    ways = "up" if own > 0 else "down"
+    push = f"{line} Its own ways push it {ways} by {quantity(abs(own), unit)} a frame"
+    if averages.shared * own >= 0:
+        return f"{push}, the way the fleet's do."
+    return (
+        f"{push}, the fleet's the other way: it keeps {'above' if own > 0 else 'below'} where the fleet would have it."
+    )
+
+
+def level_line(unit: str, centre: float, averages: Parts) -> str:
+    """What layers of levels say; averages: over the range, above the fleet's centre."""
+    fleet, own = centre + averages.shared, averages.deviation + averages.local
+    word = "above" if own > 0 else "below"
+    return (
+        f"In this range the device runs {quantity(abs(own), unit)} {word} what the fleet expects "
+        f"({quantity(fleet, unit)} on average)."
+    )
+
+
+def quantity(value: float, unit: str) -> str:
+    """Three significant digits and the unit: '2.1 °C'."""
+    return f"{float(f'{value:.3g}'):.6g} {unit}".strip()
 
 
 def resolution(step_ms: int) -> str:

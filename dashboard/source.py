@@ -198,11 +198,11 @@ def quality(key: int, version: int, _view: View) -> pd.DataFrame:
 
 @st.cache_data(ttl=60, max_entries=32, show_spinner=False)
 def device(
-    key: int, version: int, agent: str, span_ms: int | None, zone: str, _source: Source, _view: View
+    key: int, version: int, look: device_queries.Look, _source: Source, _view: View
 ) -> device_queries.DeviceData | None:
     """All that the device page draws, None where the store has no frames of the agent."""
-    request = device_queries.device_request(_view, agent, span_ms)
+    request = device_queries.device_request(_view, look.agent, look.span_ms, look.with_layers)
     if request is None:
         return None
-    window = _source.window(agent, request.columns, request.start_ms, request.end_ms, request.max_points)
-    return device_queries.device_data(_view, agent, window, zone) if window is not None else None
+    window = _source.window(look.agent, request.columns, request.start_ms, request.end_ms, request.max_points)
+    return device_queries.device_data(_view, look.agent, window, look.zone) if window is not None else None

@@ -137,4 +137,5 @@ def _prediction_row(prediction: Prediction, received_ms: int) -> Row:
         if len(law.layers) == 4:  # the first is what the others leave of the mean
             parts = zip(LAYERS, law.layers[1:], strict=True)
             values.update((f"{name}.{part}", value) for part, value in parts)
+            values[f"{name}.pull"] = law.pull
     return Row("prediction", prediction.agent, prediction.at_ms, values, received_ms)

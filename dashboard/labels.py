@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 TITLE = "FleetGP"
 FLEET_PAGE, DEVICE_PAGE, ROUNDS_PAGE = "Fleet", "Device", "Rounds"
@@ -135,45 +135,30 @@ RANGES_MS: Mapping[str, int | None] = {
 }
 
 
-class Parts(NamedTuple):
-    """One number for each layer."""
-
-    shared: float
-    deviation: float
-    local: float
-
-
-def step_line(unit: str, shares: Parts, averages: Parts, even: float) -> str:
-    """What layers of steps say. shares: of the movement; averages: a frame; even: an average below it is no push at all."""
-    line = (
-        f"Expected change: {percent(shares.shared)} the fleet's knowledge, {percent(shares.deviation)} what this device does "
-        f"otherwise, {percent(shares.local)} its own pattern."
-    )
-    own = averages.deviation + averages.local
-    if not abs(own) > even:
-        return f"{line} On average it moves as the fleet does."
-    ways = "up" if own > 0 else "down"
-    push = f"{line} Its own ways push it {ways} by {quantity(abs(own), unit)} a frame"
-    if averages.shared * own >= 0:
-        return f"{push}, the way the fleet's do."
-    return (
-        f"{push}, the fleet's the other way: it keeps {'above' if own > 0 else 'below'} where the fleet would have it."
-    )
+def level_line(unit: str, expected: float, fleet: float, even: float) -> str:
+    """Where a device is expected, on average, and where the fleet would have it; even: a difference as good as none."""
+    own = expected - fleet
+    if abs(own) <= even:
+        return f"Runs where the fleet would have it: at {quantity(expected, unit, even)} on average."
+    word, there = "above" if own > 0 else "below", quantity(fleet, unit, own)
+    return f"Runs {quantity(abs(own), unit)} {word} where the fleet would have it: at {quantity(expected, unit, own)}, not {there}."
 
 
-def level_line(unit: str, centre: float, averages: Parts) -> str:
-    """What layers of levels say; averages: over the range, above the fleet's centre."""
-    fleet, own = centre + averages.shared, averages.deviation + averages.local
-    word = "above" if own > 0 else "below"
-    return (
-        f"In this range the device runs {quantity(abs(own), unit)} {word} what the fleet expects "
-        f"({quantity(fleet, unit)} on average)."
-    )
+def step_line(unit: str, shared: float, own: float) -> str:
+    """What layers of steps say where they tell of no level; a frame, on average."""
+    return f"On average the fleet's knowledge moves it by {signed(shared, unit)} a frame, its own ways by {signed(own, unit)}."
 
 
-def quantity(value: float, unit: str) -> str:
-    """Three significant digits and the unit: '2.1 °C'."""
-    return f"{float(f'{value:.3g}'):.6g} {unit}".strip()
+def signed(value: float, unit: str) -> str:
+    """With its sign: '+0.021 °C'."""
+    return f"{'−' if value < 0 else '+'}{quantity(abs(value), unit)}"
+
+
+def quantity(value: float, unit: str, beside: float | None = None) -> str:
+    """Two significant digits and the unit: '2.1 °C'; as many decimals as a number beside it would have."""
+    size = abs(value if beside is None else beside)
+    decimals = 1 - math.floor(math.log10(size)) if size > 0 else 1
+    return f"{value:.{min(max(decimals, 0), 12)}f} {unit}".strip().replace("-", "−")
 
 
 def resolution(step_ms: int) -> str:

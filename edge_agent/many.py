@@ -175,7 +175,8 @@ def _channel(law: tuple[float, ...], layers: list[float]) -> ChannelPrediction:
         z=z if is_read else None,
         scale=scale,
         degrees=degrees,
-        layers=tuple(layers),
+        layers=tuple(layers[:4]),
+        pull=layers[4] if layers else 0.0,
     )
 
 

@@ -263,7 +263,8 @@ def _prediction(state: State, frame: Frame, values: Array, forecast: learning.Fo
             z=float(z[q]) if np.isfinite(z[q]) else None,
             scale=float(forecast.scale[q]),
             degrees=float(forecast.degrees[q]),
-            layers=tuple(told[q].tolist()),
+            layers=tuple(told[q, :4].tolist()),
+            pull=float(told[q, 4]) if told.size else 0.0,
         )
     return Prediction(
         at_ms=frame.at_ms,
@@ -279,7 +280,7 @@ def _prediction(state: State, frame: Frame, values: Array, forecast: learning.Fo
 
 
 def told_layers(state: State, forecast: learning.Forecast) -> Array:
-    """Layers [..., Q, 4] as a prediction tells them, [..., Q, 0] where none are asked for."""
+    """Layers and pull [..., Q, 5] as a prediction tells them, [..., Q, 0] where none are asked for."""
     if forecast.layers is None:
         return np.zeros((*forecast.mean.shape, 0))
     # of a fleet that was never heard of nothing can be known

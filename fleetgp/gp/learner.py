@@ -137,7 +137,7 @@ class Forecast(NamedTuple):
 
     features [F + F_local]; means, variances [T, Q]: of the scaled step, mean and squared scale of each memory's law; squared
     [Q]: that of their mixture, before the tail's factor; mean, scale [Q] of the reading in its transformed unit; degrees [Q];
-    correlation [Q, Q] of errors; spread: of one frame to be learnt next; layers [Q, 4]: see ``layers``, where asked for.
+    correlation [Q, Q] of errors; spread: of one frame to be learnt next; layers [Q, 5]: see ``layers``, where asked for.
     """
 
     inputs: Inputs

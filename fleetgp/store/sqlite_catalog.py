@@ -10,7 +10,7 @@ from fleetgp.store.base import Kind
 from fleetgp.store.sqlite_schema import table_of
 
 MAX_SERIES = 20_000
-# predictions of 64 channels, each with its law and its layers, take 515
+# predictions of 64 channels, each with its law and its layers, take 579
 MAX_COLUMNS = 640
 MAX_NAME_CHARACTERS = 1024
 _MAX_LAYOUTS = 64

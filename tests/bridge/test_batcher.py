@@ -350,7 +350,7 @@ def test_row_of_a_prediction_names_what_its_channels_are_called(tmp_path: Path) 
     message = msgspec.structs.replace(PREDICTION, channels=dict.fromkeys(names, law))
     assert isinstance(message, Prediction)
     (row,) = sort([replace(Mail(OURS["predictions"][0], codec.encode(message)))], "live").rows
-    parts = ("mean", "low", "high", "observed", "z", *LAYERS)
+    parts = ("mean", "low", "high", "observed", "z", *LAYERS, "pull")
     assert set(row.values) == {f"{n}.{p}" for n in names for p in parts} | {"score", "threshold", "is_alarmed"}
     assert row.values["score"] == PREDICTION.score
     assert [row.values[f"t.mean.{part}"] for part in LAYERS] == [0.5, -0.25, 0.125]

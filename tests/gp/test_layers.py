@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from dense_fleet import Joint, Priors, Stream, condition
 from drive_learner import one
-from random_learner import lone_learner, random_basis, random_inputs
+from random_learner import lone_learner, random_basis, random_inputs, random_learner
 
 from fleetgp import features
 from fleetgp.arrays import Array
 from fleetgp.features import Basis, Shape
 from fleetgp.gp import aggregate, layers, message, posterior, tail
 from fleetgp.gp import learner as learning
-from fleetgp.gp.learner import Knowledge, Learner
+from fleetgp.gp.learner import Forgetting, Knowledge, Learner
 from fleetgp.gp.posterior import Weights
 
 SHAPE = Shape(2, 1, 1, 2)
@@ -69,7 +69,7 @@ def test_layers_are_what_the_joint_gaussian_of_the_whole_fleet_says_of_each_part
         forecast = learning.foresee(learner, one(inputs, t))
         told = layers.split(learner, forecast).layers
         assert told is not None
-        np.testing.assert_allclose(told.sum(axis=-1), forecast.mean, rtol=1e-12)
+        np.testing.assert_allclose(told[:, :4].sum(axis=-1), forecast.mean, rtol=1e-12)
         np.testing.assert_array_equal(told[:, 0], inputs.last[t])
         for q in range(Q):
             long, short = (
@@ -77,17 +77,36 @@ def test_layers_are_what_the_joint_gaussian_of_the_whole_fleet_says_of_each_part
                 for memory in (own, recent)
             )
             expected = learner.unit[q] * (share[q] * long + (1 - share[q]) * short)
-            np.testing.assert_allclose(told[q, 1:], expected, rtol=1e-8, atol=1e-8 * learner.unit[q])
+            np.testing.assert_allclose(told[q, 1:4], expected, rtol=1e-8, atol=1e-8 * learner.unit[q])
 
 
 def test_of_one_who_is_alone_nothing_is_the_fleets_and_the_sum_stays() -> None:
     rng = np.random.default_rng(3)
     learner, inputs = lone_learner(rng, SHAPE), one(random_inputs(rng, SHAPE, 1), 0)
-    learner = learning.learn(learner, learning.foresee(learner, inputs), np.array([9.0, 12.0]), learning.Forgetting())
+    learner = learning.learn(learner, learning.foresee(learner, inputs), np.array([9.0, 12.0]), Forgetting())
     told = layers.split(learner, learning.foresee(learner, inputs)).layers
     assert told is not None
     assert np.all(np.abs(told[:, 1]) > 0), "the prior has a shared part all the same"
     own = layers.of_one_who_is_alone(told)
     np.testing.assert_array_equal(own[:, 1], 0.0)
-    np.testing.assert_allclose(own.sum(axis=-1), told.sum(axis=-1), rtol=1e-15)
+    np.testing.assert_allclose(own[:, :4].sum(axis=-1), told[:, :4].sum(axis=-1), rtol=1e-15)
     np.testing.assert_array_equal(own[:, [0, 3]], told[:, [0, 3]])
+    np.testing.assert_array_equal(own[:, 4], 0.0)
+
+
+@pytest.mark.parametrize("lags", [1, 3])
+def test_the_pull_is_what_the_shared_layer_loses_of_a_step_in_the_channels_own_lags(lags: int) -> None:
+    """By a difference: shared inducing features aside, the layer is linear."""
+    rng = np.random.default_rng(lags)
+    shape = Shape(3, lags, 1, 2)
+    learner, inputs = random_learner(rng, shape, local=2, own_weight=0.5), one(random_inputs(rng, shape, 1), 0)
+    for _ in range(5):
+        learner = learning.learn(learner, learning.foresee(learner, inputs), rng.normal(10.0, 3.0, 3), Forgetting())
+    told = layers.split(learner, learning.foresee(learner, inputs)).layers
+    assert told is not None
+    for q in range(3):
+        higher = inputs.inputs.copy()
+        higher[q : 3 * lags : 3] += 0.5
+        moved = layers.split(learner, learning.foresee(learner, inputs._replace(inputs=higher))).layers
+        assert moved is not None
+        np.testing.assert_allclose(told[q, 4], (told[q, 1] - moved[q, 1]) / 0.5, rtol=1e-7)

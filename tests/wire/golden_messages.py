@@ -194,7 +194,7 @@ PREDICTION_C = msgspec.structs.replace(PREDICTION, log_density=-2.5)
 PREDICTION_D = msgspec.structs.replace(
     PREDICTION_C,
     channels={
-        name: msgspec.structs.replace(law, layers=(20.25, 0.125, -0.0625, 0.1875))
+        name: msgspec.structs.replace(law, layers=(20.25, 0.125, -0.0625, 0.1875), pull=0.5)
         for name, law in PREDICTION.channels.items()
     },
 )

@@ -141,7 +141,10 @@ def _settle_agent(view: View) -> None:
 
 
 def show_rounds() -> None:
-    live(lambda view: rounds(queries.rounds_data(view.rounds, zone()), zone(), colours()))
+    def draw(view: View) -> None:
+        rounds(queries.rounds_data(view.rounds, zone(), changes=view.changes), zone(), colours())
+
+    live(draw)
 
 
 if __name__ == "__main__":

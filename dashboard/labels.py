@@ -195,6 +195,19 @@ TO_AGENTS = "to agents"
 NO_ROUNDS = (
     "No round has closed yet. The coordinator opens one every minute, or as its setting coordinator.round_s says."
 )
+ROUNDS_TITLE = "All rounds"
+CHANGES_TITLE = "Changes of the basis"
+CHANGES_HELP = (
+    "The basis is what all summaries refer to: scales, features, and how far their kernels reach. From time to time the "
+    "coordinator finds a better one. Gain: by how much better it foresaw the agents' newest frames, in nats a reading."
+)
+NO_CHANGES = (
+    "No change is on record. The coordinator changes the basis when the fleet's scale has moved, when it places features "
+    "where the frames lie, or when tuning finds kernels that foresee better; it says here what that gained."
+)
+CHANGE_WHAT = "What happened"
+CHANGE_GAIN = "Gain"
+CHANGE_WORDS = "In words"
 ROUND = "Round"
 ROUND_CLOSED = "Closed"
 ROUND_ANSWERED = "Answered"
@@ -315,6 +328,24 @@ def duration(seconds: float) -> str:
 def count(value: int) -> str:
     """Thousands apart by a thin space."""
     return f"{value:,}".replace(",", "\u2009")
+
+
+def nats(gain: float | None) -> str:
+    """'+0.031'."""
+    return "–" if gain is None else f"{gain:+.3f}".replace("-", "−")
+
+
+def gain(nats: float | None) -> str:
+    """Nats a reading in plain words: what as many nats would be in the width of the bands."""
+    if nats is None:
+        return "not measured"
+    if abs(nats) < 0.002:
+        return "no difference"
+    share = f"{-100 * math.expm1(-abs(nats)):.2g} %"
+    if nats < 0:
+        return f"a loss, as of bands {share} wider"
+    word = "small" if nats < 0.01 else "clear" if nats < 0.05 else "large"
+    return f"{word}, as of bands {share} narrower"
 
 
 def data_size(size: int) -> str:

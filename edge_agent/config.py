@@ -23,6 +23,7 @@ TOLD = (
     "agent.short_half_life_frames",
     "agent.refresh_frames",
     "agent.local_inducing",
+    "agent.layers",
 )
 # programs that report under these names beside the agents
 RESERVED = ("coordinator", "bridge")
@@ -66,6 +67,7 @@ def agent_config(settings: Settings, schema: Schema | None = None) -> AgentConfi
             settings.whole("agent.refresh_frames"),
         ),
         local_inducing=settings.whole("agent.local_inducing"),
+        layers=settings.flag("agent.layers"),
     )
 
 

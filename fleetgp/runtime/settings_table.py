@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fleetgp.models import MODELS
+
 Value = str | int | float | bool
 
 
@@ -65,6 +67,7 @@ def _plain(bound: float) -> str:
 
 
 _HEALTH = "how often its health report is published"
+_MODELS = tuple(word for word in MODELS if word != "pfedgp")
 _CLOCKS = ("live", "recording", "receive")
 
 SETTINGS: tuple[Setting, ...] = (
@@ -115,6 +118,13 @@ SETTINGS: tuple[Setting, ...] = (
         "inducing inputs of the agent's private nonlinear part, placed after 256 frames; 0 = none",
         low=0,
         high=100,
+    ),
+    Setting(
+        "agent.model",
+        "full",
+        "",
+        "which parts of the model it works with: all, fewer, or none of the fleet's; docs/models.md tells them apart",
+        choices=_MODELS,
     ),
     Setting(
         "agent.snapshot_s",

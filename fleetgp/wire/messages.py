@@ -141,7 +141,8 @@ class Bootstrap(Message, frozen=True, kw_only=True, tag="bootstrap"):
     """Moments of an agent's inputs for the federated scaling: count, mean and centred sum of squares per input.
 
     Arrays [Q + C] in the order of schema.inputs, transformed units. Equivalent to sums of n, x and x^2 but safe where the
-    mean is large against the spread; two of them are merged exactly (Chan, Golub and LeVeque 1979).
+    mean is large against the spread; two of them are merged exactly (Chan, Golub and LeVeque 1979). Counts that are all 0:
+    the agent leaves the fleet, and is forgotten.
     """
 
     FORM: ClassVar[Literal["json", "msgpack"]] = "msgpack"
@@ -163,7 +164,8 @@ class Summary(Message, frozen=True, kw_only=True, tag="summary"):
     when the agent lost its memory. origin: the coordinator's incarnation whose basis this is. deviation_square: [Q, B] mean
     square of the agent's deviation by block of features; null = it tells none. cluster_count: [M] recent frames nearest to
     each of the model's centres, 0 where fewer than five, whose sum would tell single readings; null = it tells none;
-    cluster_sum: [M, D] their sum, scaled inputs; 0 where the count is.
+    cluster_sum: [M, D] their sum, scaled inputs; 0 where the count is. has_deviation: false where the agent takes the shared
+    weights for its own (agent.model), so that its precision may be any.
     """
 
     FORM: ClassVar[Literal["json", "msgpack"]] = "msgpack"
@@ -182,6 +184,7 @@ class Summary(Message, frozen=True, kw_only=True, tag="summary"):
     deviation_square: Tensor | None = None
     cluster_count: Tensor | None = None
     cluster_sum: Tensor | None = None
+    has_deviation: bool = True
 
 
 class Included(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,8 @@ from typing import Literal, NamedTuple, get_args
 
 Model = Literal["full", "no-deviation", "no-local", "global-only", "alone", "local-only", "pfedgp"]
 MODELS: tuple[Model, ...] = get_args(Model)
+# those that the streaming engine has
+SELECTABLE: tuple[Model, ...] = tuple(model for model in MODELS if model != "pfedgp")
 
 
 class Parts(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fleetgp.models import MODELS
+from fleetgp.models import SELECTABLE
 
 Value = str | int | float | bool
 
@@ -67,7 +67,6 @@ def _plain(bound: float) -> str:
 
 
 _HEALTH = "how often its health report is published"
-_MODELS = tuple(word for word in MODELS if word != "pfedgp")
 _CLOCKS = ("live", "recording", "receive")
 
 SETTINGS: tuple[Setting, ...] = (
@@ -124,7 +123,7 @@ SETTINGS: tuple[Setting, ...] = (
         "full",
         "",
         "which parts of the model it works with: all, fewer, or none of the fleet's; docs/models.md tells them apart",
-        choices=_MODELS,
+        choices=SELECTABLE,
     ),
     Setting(
         "agent.snapshot_s",

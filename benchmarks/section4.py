@@ -22,6 +22,7 @@ from benchmarks import section4_metrics as metrics
 from benchmarks import section4_models as models
 from benchmarks.report import Bar, Report, finish, parser
 from benchmarks.section4_data import CLIENTS, simulate
+from benchmarks.section4_page import page
 from fleetgp.arrays import Array
 
 SCENARIOS = ("A", "B", "C", "D")
@@ -248,12 +249,16 @@ def main(argv: list[str] | None = None) -> int:
     flags.add_argument(
         "--workers", type=int, default=1, metavar="N", help="processes at once; times are told of one as they are"
     )
+    flags.add_argument("--markdown", type=Path, metavar="FILE", help="also write the tables as a page")
     args = flags.parse_args(argv)
     args.seeds = list(range(1 if args.quick else args.seeds))
     if args.quick:
         args.scenario, args.models, args.inputs = ["A"], list(QUICK), [MANY]
     report = Report("section4", BARS)
-    return finish(report, args, lambda: measure(report, args))
+    status = finish(report, args, lambda: measure(report, args))
+    if args.markdown:
+        args.markdown.write_text(page(report))
+    return status
 
 
 if __name__ == "__main__":

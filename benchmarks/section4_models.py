@@ -77,15 +77,15 @@ def structured(model: str, devices: list[Device], seed: int) -> Fit:
         f"{i:02d}": Client(d.X[:, None], d.Y, hierarchy.own(first, ranks, rng), first) for i, d in enumerate(devices)
     }
     if model in FEDERATED:
-        learnt = fleet.learn(clients, shared, first)
+        learnt = fleet.learn(clients, shared, first, ROUNDS)
         return _told([learnt] * len(devices), devices, begin, 8 * learnt.numbers)
-    return _told([fleet.learn({name: one}, shared, first) for name, one in clients.items()], devices, begin, 0)
+    return _told([fleet.learn({name: one}, shared, first, ROUNDS) for name, one in clients.items()], devices, begin, 0)
 
 
 def pfedgp(devices: list[Device], seed: int) -> Fit:
-    """A personal multi-output block each; the kernel's lengthscale is averaged over devices after every round."""
+    """A personal multi-output block each, of full rank; the kernel's lengthscale is averaged over devices after every round."""
     begin, first, rng = _clocks(), start(), np.random.default_rng(seed)
-    ranks = LONE["local-only"]
+    ranks = Ranks(0, 0, data.Q)
     shared = hierarchy.shared(first, ranks, rng)
     clients = {
         f"{i:02d}": Client(d.X[:, None], d.Y, hierarchy.own(first, ranks, rng), first) for i, d in enumerate(devices)

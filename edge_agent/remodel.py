@@ -33,13 +33,15 @@ def under(state: State, config: AgentConfig) -> Remodelled:
 
 def _of_fleet(state: State) -> State:
     """What the fleet said is taken in again as soon as it is heard: of another model it leaves other things out."""
-    return msgspec.structs.replace(_switched(state), round=0)
+    return msgspec.structs.replace(_switched(state), round=0, tuning=None)
 
 
 def _by_itself(state: State) -> State:
     """Nothing of the fleet's is used any more. What was told stays known, for a leave is still to be taken."""
     changed = _switched(state)
-    return msgspec.structs.replace(changed, origin=0, basis=0, round=0, sent=(), named=0, centres=np.zeros((0, 0)))
+    return msgspec.structs.replace(
+        changed, origin=0, basis=0, round=0, sent=(), named=0, centres=np.zeros((0, 0)), tuning=None
+    )
 
 
 def _switched(state: State) -> State:

@@ -118,12 +118,13 @@ def contents(message: Summary, schema: Schema, deviation_var: Array) -> Contents
     if not is_sound:
         raise PeerError("range", f"{message.agent} sent numbers that no readings lead to")
     precision = from_triangles(triangles, size)
-    _check_precision(message.agent, precision, deviation_var)
+    check_precision(message.agent, precision, deviation_var)
     square = _deviation_square(message, Q)
     return Contents(Term(precision, shift), noise_var, count, square, _sums(message, schema))
 
 
-def _check_precision(agent_id: str, precision: Array, deviation_var: Array) -> None:
+def check_precision(agent_id: str, precision: Array, deviation_var: Array) -> None:
+    """Raise PeerError ``range`` or ``indefinite`` where a term's precision [Q, F, F] is none that an agent can have."""
     if not np.all(np.abs(precision) <= LARGEST):
         raise PeerError("range", f"{agent_id} sent a precision beyond {LARGEST:g}")
     sd = np.sqrt(deviation_var)

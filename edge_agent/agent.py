@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from edge_agent import frames as framing
-from edge_agent import usual
+from edge_agent import tuning, usual
 from edge_agent.many import watch_many
 from edge_agent.state import (
     AgentConfig,
@@ -20,6 +20,7 @@ from edge_agent.state import (
     Sent,
     State,
     Tick,
+    TuningArrived,
 )
 from edge_agent.watch import watch_each
 from fleetgp import alarm, calibrate, placement, scaling
@@ -77,6 +78,8 @@ def _step(state: State, event: Event) -> tuple[State, list[Effect]]:
             return _adopt(state, event)
         case RoundOpened():
             return _answer(state, event)
+        case TuningArrived():
+            return tuning.answer(state, event)
         case Tick():
             if not state.config.is_live:
                 return state, []

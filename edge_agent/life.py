@@ -30,8 +30,8 @@ class Life:
         self.wiring = wiring(self.said, settings.text("agent.topic"))
         fleet = settings.text("fleet")
         subscriptions = [(topic, 1) for topic in self.wiring.topics]
-        # the model is retained and only the round of now matters: neither is worth queueing while this agent is away
-        subscriptions += [(topics.fleet_wide(fleet, kind), 0) for kind in ("model", "round")]
+        # what is retained comes again and only the round of now matters: none is worth queueing while this agent is away
+        subscriptions += [(topics.fleet_wide(fleet, kind), 0) for kind in ("model", "round", "tuning")]
         self.program = Program(settings, Plan("agent", name, tuple(subscriptions), settings.number("agent.health_s")))
         self.files = ChoiceFiles(self.program.folder, self.program.log)
 

@@ -14,6 +14,7 @@ from fleetgp.arrays import Array
 from fleetgp.calibrate import Calibration
 from fleetgp.gp.learner import Forgetting, Learner
 from fleetgp.gp.message import Term
+from fleetgp.gp.recent import Recent
 from fleetgp.scaling import Moments
 from fleetgp.schema import Schema
 from fleetgp.wire.messages import Message
@@ -68,6 +69,17 @@ class Sent(msgspec.Struct, frozen=True):
     term: Term
 
 
+class Judged(msgspec.Struct, frozen=True):
+    """A tuning of the fleet's basis under way: the frames that all its steps are judged by, since it began, the newest step
+    that was answered, and the terms that were sent, numbered by step."""
+
+    origin: int
+    began: int
+    step: int
+    recent: Recent
+    sent: tuple[Sent, ...] = ()
+
+
 class State(msgspec.Struct, frozen=True):
     """All that an agent is made of. Everything predicted and learnt follows from this and the events after it.
 
@@ -76,7 +88,8 @@ class State(msgspec.Struct, frozen=True):
     covariates [C] and their age [C] likewise; all in transformed units. centres [M, D]: where the
     fleet's next inducing inputs may lie, scaled; empty where none are wanted.
     origin, basis, round: whose and which knowledge is in use; basis 0 = the agent's own. named: which summary of the agent
-    that knowledge holds, 0 = none; sent: that one and the newest, oldest first.
+    that knowledge holds, 0 = none; sent: that one and the newest, oldest first. tuning: of the fleet's basis, where one is
+    under way; nothing that is predicted or told otherwise depends on it.
     """
 
     config: AgentConfig
@@ -103,6 +116,7 @@ class State(msgspec.Struct, frozen=True):
     sent: tuple[Sent, ...] = ()
     named: int = 0
     centres: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    tuning: Judged | None = None
 
 
 class Readings(msgspec.Struct, frozen=True, tag="readings", array_like=True):
@@ -126,13 +140,20 @@ class RoundOpened(msgspec.Struct, frozen=True, tag="round", array_like=True):
     round: int
 
 
+class TuningArrived(msgspec.Struct, frozen=True, tag="tuning", array_like=True):
+    """Where the fleet's basis may go, as it came: an encoded Tuning."""
+
+    at_ms: int
+    payload: bytes
+
+
 class Tick(msgspec.Struct, frozen=True, tag="tick", array_like=True):
     """Time passed."""
 
     at_ms: int
 
 
-Event = Readings | ModelArrived | RoundOpened | Tick
+Event = Readings | ModelArrived | RoundOpened | TuningArrived | Tick
 
 
 @dataclass(frozen=True)

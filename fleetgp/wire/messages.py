@@ -122,7 +122,11 @@ class Health(Message, frozen=True, kw_only=True, tag="health"):
 
 
 class RoundNotice(Message, frozen=True, kw_only=True, tag="round"):
-    """A round was opened (answer until deadline_ms) or closed (who answered, what it cost)."""
+    """A round was opened (answer until deadline_ms) or closed (who answered, what it cost).
+
+    gain: nats per reading that the basis which this round brought is better by on the agents' recent frames; null where it
+    brought none of which that is known.
+    """
 
     round: int
     state: Literal["opened", "closed"]
@@ -135,6 +139,7 @@ class RoundNotice(Message, frozen=True, kw_only=True, tag="round"):
     bytes_sent: int = 0
     seconds: float = 0.0
     note: str = ""
+    gain: float | None = None
 
 
 class Bootstrap(Message, frozen=True, kw_only=True, tag="bootstrap"):
@@ -227,8 +232,62 @@ class FleetModel(Message, frozen=True, kw_only=True, tag="model"):
     centres: Tensor | None = None
 
 
+class Tuning(Message, frozen=True, kw_only=True, tag="tuning"):
+    """Where the fleet's basis may go, retained: every agent that is asked answers with a Gradient at these values.
+
+    origin, basis: the live basis that it began from. step: number of the proposal; (origin, step) names it. began: step that
+    this tuning began with; an agent judges all steps of one tuning by the same of its recent frames. asked: which agents are
+    to answer; empty = all. is_back: the proposal before was worse, and counts as not having been. values: the shared
+    hyperparameters by name, empty = no tuning is under way: ``inducing`` [M, D] inducing inputs, transformed units, and
+    ``log_lengthscale`` [D], log of the same units; with ``ilmm`` also ``loadings`` [Q, R] and ``log_phi`` []. columns: [D]
+    which of a frame's inputs the inducing inputs look at. precision:
+    [Q, F(F+1)/2] of the fleet's belief on recent frames at the step before, the prior's included; shift: [Q, F];
+    null = nothing is known yet, and only precision, shift and constant are asked for. included: whose answer is inside.
+    """
+
+    FORM: ClassVar[Literal["json", "msgpack"]] = "msgpack"
+
+    origin: int
+    basis: int
+    step: int
+    began: int
+    asked: tuple[str, ...] = ()
+    is_back: bool = False
+    values: dict[str, Tensor] = {}
+    columns: tuple[int, ...] = ()
+    precision: Tensor | None = None
+    shift: Tensor | None = None
+    included: dict[str, Included] = {}
+
+
+class Gradient(Message, frozen=True, kw_only=True, tag="gradient"):
+    """What an agent's recent frames say of a proposal: log p(y | v) = constant - v^T P v / 2 + h^T v, and where to go from it.
+
+    origin, step: of the proposal. precision: [Q, F(F+1)/2] upper triangles of P; shift: [Q, F] h; constant: in nats;
+    log_prior: of what the agent keeps to itself, in nats. slopes: gradient of the evidence for the shared hyperparameters, by
+    the names and in the units of the proposal's values; empty = it tells none. count: [Q] readings behind it. loss: variance
+    that the agent's past would lose on these values, in shares of the noise. seconds: of the agent's work.
+    """
+
+    FORM: ClassVar[Literal["json", "msgpack"]] = "msgpack"
+
+    agent: str
+    incarnation: int
+    sequence: int
+    origin: int
+    step: int
+    precision: Tensor
+    shift: Tensor
+    constant: float
+    count: Tensor
+    log_prior: float = 0.0
+    slopes: dict[str, Tensor] = {}
+    loss: float = 0.0
+    seconds: float = 0.0
+
+
 ALL: tuple[type[Message], ...] = (
-    Status, Prediction, AnomalyEvent, Health, RoundNotice, Bootstrap, Summary, FleetModel,
+    Status, Prediction, AnomalyEvent, Health, RoundNotice, Bootstrap, Summary, Gradient, FleetModel, Tuning,
 )  # fmt: skip
 
 # kind of topic -> the one struct that travels there
@@ -240,5 +299,7 @@ BY_KIND: dict[str, type[Message]] = {
     "round": RoundNotice,
     "bootstrap": Bootstrap,
     "summary": Summary,
+    "gradient": Gradient,
     "model": FleetModel,
+    "tuning": Tuning,
 }

@@ -8,12 +8,15 @@ import re
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from bench import DEMO_KEYS, Bench, Running, processes_of
 from streams import write_recording, write_spec
+
+from fleetgp.store.sqlite import open_reader
 
 pytestmark = pytest.mark.broker
 
@@ -37,13 +40,21 @@ def wait_for(running: Running, words: str, timeout_s: float = 30.0) -> None:
         time.sleep(0.05)
 
 
-def test_an_endless_demo_ends_in_order(bench: Bench) -> None:
+def has_readings(data: Path) -> bool:
+    """Whether the store of the demo that runs there holds some."""
+    for path in data.glob("*/bridge/history.sqlite"):
+        with closing(open_reader(path)) as reader:
+            return bool(reader.series("reading"))
+    return False
+
+
+def test_an_endless_demo_ends_in_order(bench: Bench, eventually: Callable[..., None]) -> None:
     """Ctrl-C: all stop within 5 s, no process is left, the data are named, no reading is lost."""
     running = bench.run("demo", "--data-dir", str(bench.data))
     wait_for(running, STREAMING)
     assert re.search(r"dashboard +http://127\.0\.0\.1:\d+", running.said)
     assert len(processes_of(bench.data)) >= 10  # demo, broker, bridge, coordinator, dashboard, devices, five agents
-    time.sleep(1.5)  # some readings under way
+    eventually(lambda: has_readings(bench.data), 20.0)
     assert running.stop(signal.SIGINT) == 0
     assert processes_of(bench.data) == []
     (folder,) = re.findall(r"data +(\S+)", running.said)

@@ -29,8 +29,9 @@ CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
 BrokerKind = Literal["mosquitto", "nats"]
 
-# before any test imports numpy: on a busy machine threads that share small matrices wait for each other, up to 35 times as long
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# before any test imports numpy or torch: threads that share small matrices wait for each other, up to 35 times as long
+for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
 
 # how long an example takes says how busy the machine is, and judges nothing
 settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])

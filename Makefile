@@ -28,7 +28,7 @@ demo: $(VENV)/.installed-demo  ## a whole fleet on this machine: broker, devices
 	@$(BIN)/fleetgp demo $(ARGS)
 
 test: $(VENV)/.installed-dev  ## all tests (those in a browser are skipped by name where no Chromium is)
-	@$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: format lint layers types docs-check  ## seconds: format, lint, import rules, types, generated docs in step
 

@@ -34,7 +34,7 @@ def test_a_device_runs_its_own_push_over_the_pull_from_where_the_fleet_would_hav
     own = {"deviation": [0.4, 0.5], "local": [0.1, 0.0], "shared": [-0.5, -0.5], "pull": [0.25, 0.25]}
     assert (
         told(mean=[21.0, 21.0], **own, **NARROW).sentence
-        == "Runs 2.0 °C above where the fleet would have it: at 21.0 °C, not 19.0 °C."
+        == "Runs 2.0 °C above where the fleet would have it, all else as it is: at 21.0 °C, not 19.0 °C."
     )
     below = {name: [-value for value in column] for name, column in own.items() if name != "pull"}
     assert "2.0 °C below where" in told(mean=[21.0, 21.0], **below, pull=own["pull"], **NARROW).sentence
@@ -58,7 +58,7 @@ def test_who_is_alone_is_said_to_be():
 def test_layers_of_a_level_are_the_distance_itself():
     own = {"shared": [1.0, 1.0], "deviation": [2.0, 2.0], "local": [0.1, 0.1]}
     assert (
-        "2.1 °C above where the fleet would have it: at 21.0 °C, not 18.9"
+        "2.1 °C above where the fleet would have it, all else as it is: at 21.0 °C, not 18.9"
         in told(is_level=True, mean=[21.0, 21.0], **own).sentence
     )
 
@@ -71,7 +71,8 @@ def test_layers_under_a_transform_are_shown_in_the_readings_unit():
     np.testing.assert_allclose(data.points.to_numpy()[0], expected, rtol=1e-12)
     fleet = float(np.expm1(1.75 + 0.25 / 0.5))
     assert (
-        f"{fleet - mean:.1f} µg below where the fleet would have it: at {mean:.1f} µg, not {fleet:.1f}" in data.sentence
+        f"{fleet - mean:.1f} µg below where the fleet would have it, all else as it is: at {mean:.1f} µg, not {fleet:.1f}"
+        in data.sentence
     )
 
 

@@ -15,7 +15,7 @@ from fleetgp import alarm as alarms
 from fleetgp import calibrate, features, scaling
 from fleetgp.arrays import Array, Mask
 from fleetgp.errors import NotFinite, NumericalError
-from fleetgp.gp import density, layers, moves
+from fleetgp.gp import density, layers, moves, parts
 from fleetgp.gp import learner as learning
 from fleetgp.gp.ring import SIZE
 from fleetgp.schema import Transform
@@ -132,15 +132,14 @@ def _teach(state: State, forecast: learning.Forecast, taught: Array, believable:
     if state.basis == 0:
         learner = moves.rescale(learner, moments)
     if is_placing(state, learner.frames):
-        learner = moves.place_local(learner, config.local_inducing, config.schema.kernel)
+        learner = parts.place(learner, config.own_sizes, config.schema.kernel)
     return msgspec.structs.replace(state, learner=learner, moments=moments, shadow=None)
 
 
 def is_placing(state: State, frames: int) -> bool:
-    """Whether the local layer gets its places after so many frames. Frames may leap, when a shadow takes the learner's place."""
+    """Whether own layers get their places after so many frames. Frames may leap, when a shadow takes the learner's place."""
     assert state.learner is not None
-    is_wanted = state.config.local_inducing > 0 and state.learner.basis.local is None
-    return is_wanted and LOCAL_FRAMES <= frames <= SIZE
+    return LOCAL_FRAMES <= frames <= SIZE and parts.is_missing(state.learner.basis, state.config.own_sizes)
 
 
 def _shadow(state: State, frame: Frame, values: Array, forecast: learning.Forecast) -> State:
@@ -210,7 +209,7 @@ def _first(state: State, values: Array) -> State:
     state = _remember(msgspec.structs.replace(state, moments=moments), values)
     Q = len(state.config.schema.channels)
     if np.all(moments.n[:Q] > 0) or (state.frame_count >= state.config.warmup_frames and np.any(moments.n[:Q] > 0)):
-        learner = learning.on_moments(moments, features.shape(state.config.schema))
+        learner = parts.begun(moments, features.shape(state.config.schema), state.config.parts)
         centre = learner.basis.scaling.centre
         lags = np.where(np.isfinite(state.lags), state.lags, centre[:Q])
         age = np.where(moments.n[:Q] > 0, state.age, learning.MAX_AGE)

@@ -378,7 +378,9 @@ def _number(text: str) -> float:
 
 def _refusal(setting: Setting, given: object, source: str) -> ConfigError:
     shown = "***" if setting.is_secret else repr(given)[:80]
-    return ConfigError(setting.name, f"expected {setting.expected()}, got {shown}", source)
+    near = spec.closest(given, setting.choices) if isinstance(given, str) else ""
+    advice = f'; did you mean "{near}"?' if near else ""
+    return ConfigError(setting.name, f"expected {setting.expected()}, got {shown}{advice}", source)
 
 
 def _place(file: Path, content: str, name: str) -> str:

@@ -152,7 +152,8 @@ class Bootstrap(Message, frozen=True, kw_only=True, tag="bootstrap"):
     """Moments of an agent's inputs for the federated scaling: count, mean and centred sum of squares per input.
 
     Arrays [Q + C] in the order of schema.inputs, transformed units. Equivalent to sums of n, x and x^2 but safe where the
-    mean is large against the spread; two of them are merged exactly (Chan, Golub and LeVeque 1979).
+    mean is large against the spread; two of them are merged exactly (Chan, Golub and LeVeque 1979). Counts that are all 0:
+    the agent leaves the fleet, and is forgotten.
     """
 
     FORM: ClassVar[Literal["json", "msgpack"]] = "msgpack"
@@ -174,7 +175,8 @@ class Summary(Message, frozen=True, kw_only=True, tag="summary"):
     when the agent lost its memory. origin: the coordinator's incarnation whose basis this is. deviation_square: [Q, B] mean
     square of the agent's deviation by block of features; null = it tells none. cluster_count: [M] recent frames nearest to
     each of the model's centres, 0 where fewer than five, whose sum would tell single readings; null = it tells none;
-    cluster_sum: [M, D] their sum, scaled inputs; 0 where the count is.
+    cluster_sum: [M, D] their sum, scaled inputs; 0 where the count is. has_deviation: false where the agent takes the shared
+    weights for its own (agent.model), so that its precision may be any.
     """
 
     FORM: ClassVar[Literal["json", "msgpack"]] = "msgpack"
@@ -193,6 +195,7 @@ class Summary(Message, frozen=True, kw_only=True, tag="summary"):
     deviation_square: Tensor | None = None
     cluster_count: Tensor | None = None
     cluster_sum: Tensor | None = None
+    has_deviation: bool = True
 
 
 class Included(msgspec.Struct, frozen=True, kw_only=True):
@@ -245,7 +248,8 @@ class Tuning(Message, frozen=True, kw_only=True, tag="tuning"):
     this tuning began with; an agent judges all steps of one tuning by the same of its recent frames. asked: which agents are
     to answer; empty = all. is_back: the proposal before was worse, and counts as not having been. values: the shared
     hyperparameters by name, empty = no tuning is under way: ``inducing`` [M, D] inducing inputs, transformed units, and
-    ``log_lengthscale`` [D], log of the same units; with ``ilmm`` also ``loadings`` [Q, R] and ``log_phi`` []. precision:
+    ``log_lengthscale`` [D], log of the same units; with ``ilmm`` also ``loadings`` [Q, R] and ``log_phi`` []. columns: [D]
+    which of a frame's inputs the inducing inputs look at. precision:
     [Q, F(F+1)/2] of the fleet's belief on recent frames at the step before, the prior's included; shift: [Q, F];
     null = nothing is known yet, and only precision, shift and constant are asked for. included: whose answer is inside.
     """
@@ -259,6 +263,7 @@ class Tuning(Message, frozen=True, kw_only=True, tag="tuning"):
     asked: tuple[str, ...] = ()
     is_back: bool = False
     values: dict[str, Tensor] = {}
+    columns: tuple[int, ...] = ()
     precision: Tensor | None = None
     shift: Tensor | None = None
     included: dict[str, Included] = {}
@@ -270,7 +275,8 @@ class Gradient(Message, frozen=True, kw_only=True, tag="gradient"):
     origin, step: of the proposal. precision: [Q, F(F+1)/2] upper triangles of P; shift: [Q, F] h; constant: in nats;
     log_prior: of what the agent keeps to itself, in nats. slopes: gradient of the evidence for the shared hyperparameters, by
     the names and in the units of the proposal's values; empty = it tells none. count: [Q] readings behind it. loss: variance
-    that the agent's past would lose on these values, in shares of the noise. seconds: of the agent's work.
+    that the agent's past would lose on these values, in shares of the noise. seconds: of the agent's work. has_deviation: as in
+    a Summary.
     """
 
     FORM: ClassVar[Literal["json", "msgpack"]] = "msgpack"
@@ -288,6 +294,7 @@ class Gradient(Message, frozen=True, kw_only=True, tag="gradient"):
     slopes: dict[str, Tensor] = {}
     loss: float = 0.0
     seconds: float = 0.0
+    has_deviation: bool = True
 
 
 ALL: tuple[type[Message], ...] = (

@@ -122,7 +122,7 @@ SETTINGS: tuple[Setting, ...] = (
         "agent.model",
         "full",
         "",
-        "which parts of the model it works with: all, fewer, or none of the fleet's; docs/models.md tells them apart",
+        "which parts of the model it works with: all, fewer, or none of the fleet's; docs/model.md tells them apart",
         choices=SELECTABLE,
     ),
     Setting(

@@ -32,6 +32,10 @@ LONE = {"local-only": Ranks(0, 0, 2), "alone": Ranks(0, 2, 2)}
 ABLATIONS = ("no-deviation", "no-local", "global-only", "local-only")
 MODELS = (*FEDERATED, *LONE, "pfedgp", "algorithm1", "oracle")
 
+# one device by itself: ours, gpytorch's, and for comparison ours with the fleet, which has six times the data
+OURS, FLEET, PEERS = "ours", "fleet", ("svgp", "lmc")
+ON_ONE = (OURS, FLEET, *PEERS)
+
 
 class Fit(NamedTuple):
     """laws: mean [200, Q] and covariance [200, Q, Q] of each device's tests; covariances [Q, Q]: of each signal, as found."""
@@ -59,6 +63,20 @@ def fit(model: str, devices: list[Device], scenario: Scenario, seed: int) -> Fit
     if model == "pfedgp":
         return pfedgp(devices, seed)
     return structured(model, devices, seed)
+
+
+def fit_one(model: str, devices: list[Device], seed: int) -> Fit:
+    """One of ON_ONE, judged on the first device. Of a peer ``rounds`` are steps."""
+    if model == FLEET:
+        fitted = structured("full", devices, seed)
+        return fitted._replace(laws=fitted.laws[:1], covariances=fitted.covariances[:1])
+    if model == OURS:
+        return structured("alone", devices[:1], seed)
+    from benchmarks import section4_peers
+
+    begin = _clocks()
+    law, covariance, steps = section4_peers.fit(model, devices[0], seed)
+    return Fit([law], [covariance], *_since(begin), steps, 0.0)
 
 
 def start() -> Start:

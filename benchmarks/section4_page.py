@@ -16,7 +16,8 @@ of inputs, by `--inputs 15 8`.
 
 **A** is the model itself. **B**: devices deviate by a periodic function, which no model here has. **C**: shared and private
 functions also multiply. **D**: what a device does otherwise is in part what all do. **A15**: 15 inputs a device instead of 60.
-**unbalanced**: one device has 8 inputs, the others 60.
+**unbalanced**: one device has 8 inputs, the others 60. **gpytorch** (`--peers gpytorch`): the first device of A by itself, ours
+against two peers of 25 learnable inducing inputs a latent, trained by Adam until the ELBO stands still or for 2,000 steps.
 
 | model | what it is |
 |---|---|
@@ -26,6 +27,8 @@ functions also multiply. **D**: what a device does otherwise is in part what all
 | alone | every device by itself, with deviation and private layer |
 | pfedgp | a personal multi-output block, its kernel's lengthscale averaged over devices every round |
 | algorithm1 | the paper's own inference: mean-field, 20 rounds of 80 local Adam steps |
+| ours, fleet | of gpytorch's setting: `alone` on that one device; `full`, which has the five others' data too, for comparison |
+| svgp, lmc | gpytorch's sparse variational processes: a channel each, and four latents mixed linearly |
 | oracle | the exact process with its true hyperparameters; none can do better in A, B and D on average |
 
 RMSE and CRPS in the unit of the readings (noise has a standard deviation of 0.05), NLL in nats a value; then the shares of test

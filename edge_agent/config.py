@@ -24,6 +24,7 @@ TOLD = (
     "agent.short_half_life_frames",
     "agent.refresh_frames",
     "agent.local_inducing",
+    "agent.layers",
     "agent.model",
 )
 # programs that report under these names beside the agents
@@ -68,6 +69,7 @@ def agent_config(settings: Settings, schema: Schema | None = None) -> AgentConfi
             settings.whole("agent.refresh_frames"),
         ),
         local_inducing=settings.whole("agent.local_inducing"),
+        layers=settings.flag("agent.layers"),
         model=model(settings),
     )
 

@@ -29,7 +29,8 @@ LONG_SILENCE = 24.0
 class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What the owner chose. is_live: frames are also closed by the wall clock, not by the stream's own time alone.
 
-    local_inducing: inducing inputs of the agent's private layer, 0 = none. model: which parts of the model it works with.
+    local_inducing: inducing inputs of the agent's private layer, 0 = none. layers: whether predictions tell what they are
+    made of. model: which parts of the model it works with.
     """
 
     agent_id: str
@@ -40,6 +41,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     is_live: bool = True
     forgetting: Forgetting = Forgetting()
     local_inducing: int = 12
+    layers: bool = False
     model: Model = "full"
 
     @property

@@ -119,6 +119,13 @@ SETTINGS: tuple[Setting, ...] = (
         high=100,
     ),
     Setting(
+        "agent.layers",
+        True,
+        "",
+        "whether predictions tell what they are made of: last reading, what the fleet knows, what this device does otherwise, "
+        "its own pattern; a third more work at 64 channels, a tenth at few, and some 60 bytes a channel and frame",
+    ),
+    Setting(
         "agent.model",
         "full",
         "",

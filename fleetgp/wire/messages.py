@@ -62,7 +62,11 @@ class ChannelPrediction(msgspec.Struct, frozen=True, kw_only=True):
     mean: predicted value (the median where a transform is used); low, high: the 90 % interval; observed: null where
     nothing came; z: innovation over its predictive standard deviation, in the transformed unit. The whole law, in the
     transformed unit, is a Student-t about the transformed mean; scale: its scale, which is not its standard deviation, 0 =
-    not told; degrees: its degrees of freedom, a whole number, 0 = not told.
+    not told; degrees: its degrees of freedom, a whole number, 0 = not told. layers: four numbers whose sum is the transformed
+    mean: base (the last reading, or with ``ilmm`` the fleet's centre), what the fleet knows, what this device does
+    otherwise, its own pattern; empty = not told. pull: by how much of a distance what the fleet knows would take the channel
+    back in one frame, all else as it is: where the last two layers push by p a frame, they keep it p / pull from where the
+    fleet alone would have it; 0 = not told.
     """
 
     mean: float
@@ -72,6 +76,8 @@ class ChannelPrediction(msgspec.Struct, frozen=True, kw_only=True):
     z: float | None = None
     scale: float = 0.0
     degrees: float = 0.0
+    layers: tuple[float, ...] = ()
+    pull: float = 0.0
 
 
 class Prediction(Message, frozen=True, kw_only=True, tag="prediction"):

@@ -83,7 +83,7 @@ def in_chunks(state: State, given: list[Frame], size: int) -> tuple[State, list[
 
 
 def fresh(schema: Schema = SCHEMA, **changes: object) -> State:
-    config = AgentConfig(agent_id="pump", schema=schema, is_live=False, alarm_score=5.0)
+    config = AgentConfig(agent_id="pump", schema=schema, is_live=False, alarm_score=5.0, layers=True)
     return agent.init(msgspec.structs.replace(config, **changes), START)
 
 

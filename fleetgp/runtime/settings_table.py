@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fleetgp.models import SELECTABLE
+from fleetgp.models import MODELS
 
 Value = str | int | float | bool
 
@@ -130,7 +130,7 @@ SETTINGS: tuple[Setting, ...] = (
         "full",
         "",
         "which parts of the model it works with: all, fewer, or none of the fleet's; docs/model.md tells them apart",
-        choices=SELECTABLE,
+        choices=MODELS,
     ),
     Setting(
         "agent.snapshot_s",

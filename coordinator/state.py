@@ -122,6 +122,24 @@ class Ascent(msgspec.Struct, frozen=True):
     taken_back: int = 0
 
 
+class Way(msgspec.Struct, frozen=True):
+    """How far [D] an agent's own steps went from the average, on so many readings."""
+
+    readings: float
+    way: Array
+
+
+class Averaging(msgspec.Struct, frozen=True):
+    """pFedGP's average: members: agents that share it and nothing else, by what they told last; values [D]: log lengthscale of
+    their private layers, None before the first; step: its number; since_round: when it was told; answers: to it so far."""
+
+    members: dict[str, Told] = {}
+    values: Array | None = None
+    step: int = 0
+    since_round: int = 0
+    answers: dict[str, Way] = {}
+
+
 class State(msgspec.Struct, frozen=True):
     """All that a coordinator is made of.
 
@@ -131,6 +149,7 @@ class State(msgspec.Struct, frozen=True):
     what agents told of their frames near them since the last close; moves, told_frames: rounds in which the centres moved
     and frames behind that. next_ms: when the next round opens. tuning: of the basis, None while none is under way; steps: of
     all tunings so far; tuned_on: frames of the fleet when the last one began; is_tuned: whether the inducing inputs came of one.
+    averaging: of private layers, whatever else there is.
     """
 
     config: CoordinatorConfig
@@ -154,6 +173,7 @@ class State(msgspec.Struct, frozen=True):
     steps: int = 0
     tuned_on: float = 0.0
     is_tuned: bool = False
+    averaging: Averaging = Averaging()
 
 
 class BootstrapArrived(msgspec.Struct, frozen=True, tag="bootstrap", array_like=True):

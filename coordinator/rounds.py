@@ -8,6 +8,7 @@ answer is represented by its last term, which fades with the rounds it misses.
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 
 from coordinator import basis, closing, fleet, gradients, intake, tuning
 from coordinator.state import (
@@ -74,9 +75,20 @@ def _take_moments(state: State, agent_id: str, payload: bytes) -> State:
         # nobody else is in the fleet: what it watches is for this agent to say, also when it changes its mind
         schema = intake.common(bootstrap.schema)
         state = _begun_anew(state, len(schema.channels))
+    found = intake.moments(bootstrap)
+    if not np.any(found.n):
+        return _without(state, agent_id)
     _check_room(state, agent_id)
-    told = Told(bootstrap.incarnation, bootstrap.sequence, state.round, intake.moments(bootstrap))
+    told = Told(bootstrap.incarnation, bootstrap.sequence, state.round, found)
     return msgspec.structs.replace(state, schema=schema, told={**state.told, agent_id: told})
+
+
+def _without(state: State, agent_id: str) -> State:
+    """Without an agent that takes its leave, and what was told by it."""
+    told = {name: one for name, one in state.told.items() if name != agent_id}
+    answers = {name: one for name, one in state.answers.items() if name != agent_id}
+    sums = {name: one for name, one in state.sums.items() if name != agent_id}
+    return msgspec.structs.replace(state, told=told, answers=answers, sums=sums)
 
 
 def _take_answer(state: State, agent_id: str, payload: bytes) -> State:

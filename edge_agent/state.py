@@ -12,9 +12,12 @@ from edge_agent.frames import Frames, Sample
 from fleetgp.alarm import Alarm
 from fleetgp.arrays import Array
 from fleetgp.calibrate import Calibration
+from fleetgp.gp import parts as modelling
 from fleetgp.gp.learner import Forgetting, Learner
 from fleetgp.gp.message import Term
+from fleetgp.gp.parts import Sizes
 from fleetgp.gp.recent import Recent
+from fleetgp.models import Model, Parts, parts
 from fleetgp.scaling import Moments
 from fleetgp.schema import Schema
 from fleetgp.wire.messages import Message
@@ -26,7 +29,8 @@ LONG_SILENCE = 24.0
 class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What the owner chose. is_live: frames are also closed by the wall clock, not by the stream's own time alone.
 
-    local_inducing: inducing inputs of the agent's private layer, 0 = none.
+    local_inducing: inducing inputs of the agent's private layer, 0 = none. layers: whether predictions tell what they are
+    made of. model: which parts of the model it works with.
     """
 
     agent_id: str
@@ -37,6 +41,17 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     is_live: bool = True
     forgetting: Forgetting = Forgetting()
     local_inducing: int = 12
+    layers: bool = False
+    model: Model = "full"
+
+    @property
+    def parts(self) -> Parts:
+        return parts(self.model)
+
+    @property
+    def own_sizes(self) -> Sizes:
+        """Inducing inputs that the agent places itself."""
+        return modelling.sizes(self.parts, self.schema.inducing, self.local_inducing)
 
 
 class OpenEvent(msgspec.Struct, frozen=True):

@@ -27,7 +27,9 @@ MOST_TOLD_LOSS = 1e6
 
 
 def answer(state: State, event: TuningArrived) -> tuple[State, list[Effect]]:
-    """State and effects after a proposal."""
+    """State and effects after a proposal; nothing of one where the agent learns without the fleet."""
+    if not state.config.parts.shared:
+        return state, []
     try:
         tuning = codec.decode(event.payload, Tuning)
         if not tuning.values:
@@ -81,6 +83,7 @@ def _answered(
         count=to_tensor(judged.recent.readings),
         slopes=proposal.told(slopes),
         loss=_loss(state, proposed),
+        has_deviation=state.config.parts.deviation,
     )
     sent = _remembered(judged.sent, _named(state, tuning), Sent(tuning.step, term))
     judged = msgspec.structs.replace(judged, step=tuning.step, sent=sent)

@@ -15,7 +15,7 @@ from fleetgp import alarm as alarms
 from fleetgp import calibrate, features, scaling
 from fleetgp.arrays import Array, Mask
 from fleetgp.errors import NotFinite, NumericalError
-from fleetgp.gp import density, moves
+from fleetgp.gp import density, layers, moves, parts
 from fleetgp.gp import learner as learning
 from fleetgp.gp.ring import SIZE
 from fleetgp.schema import Transform
@@ -82,6 +82,8 @@ def watch(state: State, frame: Frame) -> tuple[State, list[Effect]]:
     forecast = learning.foresee(known, inputs)
     if not (np.all(np.isfinite(forecast.mean)) and np.all(np.isfinite(forecast.sd))):
         raise NotFinite("what is known gives no finite prediction")
+    if state.config.layers:
+        forecast = layers.split(known, forecast)
     z = (values[:Q] - forecast.mean) / forecast.sd
     prediction = _prediction(state, frame, values[:Q], forecast, z)
     # the step to a channel's first reading is from a place nobody saw: it is neither odd nor worth learning
@@ -130,15 +132,14 @@ def _teach(state: State, forecast: learning.Forecast, taught: Array, believable:
     if state.basis == 0:
         learner = moves.rescale(learner, moments)
     if is_placing(state, learner.frames):
-        learner = moves.place_local(learner, config.local_inducing, config.schema.kernel)
+        learner = parts.place(learner, config.own_sizes, config.schema.kernel)
     return msgspec.structs.replace(state, learner=learner, moments=moments, shadow=None)
 
 
 def is_placing(state: State, frames: int) -> bool:
-    """Whether the local layer gets its places after so many frames. Frames may leap, when a shadow takes the learner's place."""
+    """Whether own layers get their places after so many frames. Frames may leap, when a shadow takes the learner's place."""
     assert state.learner is not None
-    is_wanted = state.config.local_inducing > 0 and state.learner.basis.local is None
-    return is_wanted and LOCAL_FRAMES <= frames <= SIZE
+    return LOCAL_FRAMES <= frames <= SIZE and parts.is_missing(state.learner.basis, state.config.own_sizes)
 
 
 def _shadow(state: State, frame: Frame, values: Array, forecast: learning.Forecast) -> State:
@@ -208,7 +209,7 @@ def _first(state: State, values: Array) -> State:
     state = _remember(msgspec.structs.replace(state, moments=moments), values)
     Q = len(state.config.schema.channels)
     if np.all(moments.n[:Q] > 0) or (state.frame_count >= state.config.warmup_frames and np.any(moments.n[:Q] > 0)):
-        learner = learning.on_moments(moments, features.shape(state.config.schema))
+        learner = parts.begun(moments, features.shape(state.config.schema), state.config.parts)
         centre = learner.basis.scaling.centre
         lags = np.where(np.isfinite(state.lags), state.lags, centre[:Q])
         age = np.where(moments.n[:Q] > 0, state.age, learning.MAX_AGE)
@@ -250,7 +251,7 @@ def _remember(state: State, values: Array) -> State:
 
 def _prediction(state: State, frame: Frame, values: Array, forecast: learning.Forecast, z: Array) -> Prediction:
     reach = state.calibration.radius * forecast.sd
-    channels = {}
+    told, channels = told_layers(state, forecast), {}
     for q, channel in enumerate(state.config.schema.channels):
         observed = float(frame.values[q])
         channels[channel.name] = ChannelPrediction(
@@ -261,6 +262,8 @@ def _prediction(state: State, frame: Frame, values: Array, forecast: learning.Fo
             z=float(z[q]) if np.isfinite(z[q]) else None,
             scale=float(forecast.scale[q]),
             degrees=float(forecast.degrees[q]),
+            layers=tuple(told[q, :4].tolist()),
+            pull=float(told[q, 4]) if told.size else 0.0,
         )
     return Prediction(
         at_ms=frame.at_ms,
@@ -273,6 +276,14 @@ def _prediction(state: State, frame: Frame, values: Array, forecast: learning.Fo
         round=state.round,
         log_density=density.log_density_of_one(forecast, np.where(np.isfinite(z), values, np.nan)),
     )
+
+
+def told_layers(state: State, forecast: learning.Forecast) -> Array:
+    """Layers and pull [..., Q, 5] as a prediction tells them, [..., Q, 0] where none are asked for."""
+    if forecast.layers is None:
+        return np.zeros((*forecast.mean.shape, 0))
+    # of a fleet that was never heard of nothing can be known
+    return forecast.layers if state.basis else layers.of_one_who_is_alone(forecast.layers)
 
 
 def _judge(state: State, frame: Frame, z: Array) -> tuple[State, Seen, list[Effect]]:

@@ -88,4 +88,4 @@ def slope(recent: Recent, shared: Inducing, cavity: Belief) -> Slopes:
     X = recent.inputs[:, list(shared.columns)]
     frames = slopes.frames(X, np.zeros((len(X), 0)))
     made = slopes.basis(shared.kernel, shared.Z, np.log(shared.lengthscale), frames)
-    return Slopes(*slopes.back(made, PRIOR_SD["inducing"] * pull, frames))
+    return Slopes(*slopes.back(made, PRIOR_SD["inducing"] * pull))

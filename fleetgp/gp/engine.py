@@ -1,0 +1,87 @@
+"""One face for both engines: channels each for itself from what came before, or mixed at a position.
+
+An agent asks here and nowhere else which of the two it has.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fleetgp import features
+from fleetgp.arrays import Array
+from fleetgp.gp import learner as learning
+from fleetgp.gp import mixed, mixed_solve, moves, position
+from fleetgp.gp.learner import Forecast, Forgetting, Inputs, Learner
+from fleetgp.gp.message import Term
+from fleetgp.gp.mixed_state import Guess, Mixed
+from fleetgp.scaling import Moments
+from fleetgp.schema import Schema
+
+Engine = Learner | Mixed
+Law = Forecast | Guess
+
+
+def on_moments(moments: Moments, schema: Schema, local: int) -> Engine:
+    """A lone engine scaled by its own first readings; local: inducing inputs of an agent's private layer."""
+    if schema.is_mixed:
+        return mixed.on_moments(moments, position.plan(schema, local))
+    return learning.on_moments(moments, features.shape(schema))
+
+
+def foresee(engine: Engine, inputs: Inputs) -> Law:
+    """The law of the next frame, from what was known before it."""
+    return mixed.foresee(engine, inputs) if isinstance(engine, Mixed) else learning.foresee(engine, inputs)
+
+
+def learn(engine: Engine, law: Law, observed: Array, rule: Forgetting) -> Engine:
+    """After one frame that this engine foresaw: observed [Q] in transformed units, NaN = missing or not to be learnt."""
+    if isinstance(engine, Mixed):
+        assert isinstance(law, Guess)
+        return mixed.learn(engine, law, observed, rule)
+    assert isinstance(law, Forecast)
+    return learning.learn(engine, law, observed, rule)
+
+
+def passed(engine: Engine, law: Law) -> Engine:
+    """After a frame that is not learnt."""
+    return mixed.passed(engine, law) if isinstance(engine, Mixed) and isinstance(law, Guess) else engine
+
+
+def settle(engine: Engine, law: Law, level: Array, rule: Forgetting) -> Engine:
+    """After a place of rest that is no reading; what looks at a position alone learns nothing of it."""
+    if isinstance(engine, Mixed):
+        return engine
+    assert isinstance(law, Forecast)
+    return learning.settle(engine, law, level, rule)
+
+
+def rescale(engine: Engine, moments: Moments) -> Engine:
+    """Without a fleet: a new scale where it would differ by a quarter."""
+    return mixed.rescale(engine, moments) if isinstance(engine, Mixed) else moves.rescale(engine, moments)
+
+
+def has_place_for_local(engine: Engine) -> bool:
+    """Whether a private layer is still to be placed, once it is known where frames lie."""
+    return isinstance(engine, Learner) and engine.basis.local is None
+
+
+def folded(engine: Engine) -> Engine:
+    """The fresh frames moved into the sums; what is foreseen stays as it is."""
+    return mixed_solve.folded(engine) if isinstance(engine, Mixed) else learning.folded(engine)
+
+
+def summary(engine: Engine) -> tuple[Term, Array | None]:
+    """What an agent tells the fleet, and the mean square of its deviation by block where that is known."""
+    return (mixed.summary(engine), None) if isinstance(engine, Mixed) else learning.summary(engine)
+
+
+def counts(engine: Engine) -> Array:
+    """Frames [Q] behind what was learnt of each channel, faded."""
+    if isinstance(engine, Mixed):
+        return mixed_solve.total(engine).sums.statistics.n
+    return np.asarray(learning.total(engine).n[learning.LONG])
+
+
+def own_noise(engine: Engine) -> Array:
+    """Noise variance [Q] by an agent's own frames alone, so that no guess is counted twice."""
+    return mixed_solve.own_noise(engine) if isinstance(engine, Mixed) else learning.own_noise(engine)

@@ -1,0 +1,223 @@
+"""One agent's streaming model of mixed channels: all readings of a frame from its position, through a few latent functions.
+
+y = Bg fg(x) + Bd fd(x) + Bl fl(x) + e at the position x of the frame (``mixing``), e going on from frame to frame (``chain``).
+Readings are in transformed units; the learner scales them. Between exact solutions every frame is an update of rank Q without
+forgetting. What was learnt is the sums of the frames that left the ring, and the ring's own frames, exactly.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from fleetgp.arrays import Array
+from fleetgp.gp import chain, hierarchy, joint, mixed_climb, mixing, moves, position, tail
+from fleetgp.gp.aggregate import prior
+from fleetgp.gp.learner import LEAST_NOISE, LEAST_SHARE, Forgetting, Inputs, due
+from fleetgp.gp.message import Term
+from fleetgp.gp.mixed_solve import folded, moved, solve, total
+from fleetgp.gp.mixed_state import NOT_YET, Guess, Known, Mixed, Row
+from fleetgp.gp.mixing import Posterior
+from fleetgp.gp.position import Plan
+from fleetgp.linalg import cholesky, symmetric
+from fleetgp.scaling import Moments, Scaling, scaling
+
+NOISE_FRAMES = 5.0
+# an error goes on for no more than this of it: beyond, a reading tells nothing of the next
+LEAST_LINK = 1e-3
+# standard deviations from which an error is a glitch, which does not go on
+GLITCH = 6.0
+
+
+def alone(plan: Plan, scaling: Scaling) -> Mixed:
+    """A learner that knows of no fleet."""
+    start = position.start(plan, scaling)
+    size = plan.ranks.shared * plan.inducing
+    known = Known(position.shared(plan, start), prior(np.ones((1, size))), start.noise_var, NOISE_FRAMES, 1.0)
+    return knowing(plan, scaling, known)
+
+
+def on_moments(moments: Moments, plan: Plan) -> Mixed:
+    """A lone learner scaled by its own first readings."""
+    return alone(plan, scaling(moments))
+
+
+def knowing(plan: Plan, scaling: Scaling, known: Known) -> Mixed:
+    """A learner with knowledge of a fleet and no data of its own."""
+    start = position.start(plan, scaling)
+    own = position.own(plan, start)._replace(log_noise_var=np.log(known.noise_guess))
+    mix = hierarchy.mixing(known.shared, own, plan.kernel)
+    Q, W = plan.channels, sum(mix.sizes)
+    learner = Mixed(
+        plan=plan,
+        scaling=scaling,
+        start=start,
+        known=known,
+        own=own,
+        mix=mix,
+        gone=chain.empty(Q, plan.inducing + plan.own),
+        ring=chain.no_frames(len(plan.columns), Q),
+        weights=Posterior(np.zeros(W), np.eye(W)),
+        rho=np.zeros(Q),
+        spare=np.zeros(2),
+        tail=tail.init(Q, 1),
+        correlation=joint.init(Q),
+        climbing=NOT_YET,
+        earlier=np.zeros(len(plan.columns)),
+    )
+    return solve(learner)
+
+
+def foresee(learner: Mixed, inputs: Inputs) -> Guess:
+    """The law of the next frame, from what was known before it."""
+    plan, mix, unit = learner.plan, learner.mix, learner.unit
+    x = inputs.inputs.take(list(plan.columns))
+    features, r = mixing.features(mix, x[None])
+    z = (inputs.last - learner.centre) / unit
+    earlier = position.back(plan, x, np.asarray(1.0)) if plan.turn else learner.earlier
+    link, before, is_linked = _links(learner, inputs.age, x, z)
+    whole = chain.rows(mix, np.tile(features, (len(z), 1)))
+    past = chain.rows(mix, before)
+    rows = whole - link[:, None] * past
+    reach = rows @ learner.weights.cov
+    noise = learner.noise_var * (1.0 - link * link)
+    sd = np.sqrt(noise)
+    C = reach @ rows.T + sd[:, None] * learner.correlation.matrix * sd
+    C += np.tensordot(np.maximum(r[0] - learner.spare, 0.0), mixing.layer_covariances(mix), axes=1)
+    variance = np.maximum(np.diagonal(C), LEAST_NOISE)
+    scale = unit * np.sqrt(np.maximum(variance * tail.scale(learner.tail), (inputs.floor / unit) ** 2))
+    base = learner.centre + unit * link * (z - past @ learner.weights.mean)
+    layers = unit * _layers(learner, whole)
+    spread = np.sqrt(np.diagonal(C))
+    return Guess(
+        base + layers.sum(axis=0), scale, learner.tail.degrees, C / spread / spread[:, None], rows, reach, variance, noise,
+        layers, base, x, earlier, is_linked, z,
+    )  # fmt: skip
+
+
+def _links(learner: Mixed, age: Array, x: Array, z: Array) -> tuple[Array, Array, Array]:
+    """How much of each channel's last error goes on [Q], the features [Q, K] of the frame that it was of, and 1 [Q] where that
+    was one tick earlier and tells something."""
+    plan, mix = learner.plan, learner.mix
+    ticks = age + 1.0
+    # where a frame that is no cycle's stood longer ago, nobody has kept
+    is_known = np.isfinite(z) & (
+        (ticks == 1) if not plan.turn else (learner.rho ** np.minimum(ticks, 1e4) >= LEAST_LINK) | (ticks == 1)
+    )
+    is_known &= learner.frames > 0
+    earlier = np.zeros((len(z), plan.inducing + plan.own))
+    for tick in np.unique(ticks[is_known]):
+        where = position.back(plan, x, tick) if plan.turn else learner.earlier
+        earlier[ticks == tick] = mixing.features(mix, where[None])[0]
+    error = z - np.sum(chain.effects(mix, learner.weights.mean) * earlier, axis=1)
+    reach = GLITCH * np.sqrt(learner.noise_var * tail.scale(learner.tail))
+    is_known &= np.abs(error) <= reach
+    link = np.where(is_known, learner.rho ** np.minimum(ticks, 1e4), 0.0)
+    return link, earlier, (is_known & (ticks == 1)).astype(float)
+
+
+def _layers(learner: Mixed, rows: Array) -> Array:
+    """What each layer adds [3, Q], scaled, at a frame with these rows [Q, W]."""
+    ends = np.cumsum(learner.mix.sizes)
+    mean = learner.weights.mean
+    return np.array(
+        [part @ m for part, m in zip(np.split(rows, ends[:2], axis=1), np.split(mean, ends[:2]), strict=True)]
+    )
+
+
+def learn(learner: Mixed, guess: Guess, observed: Array, rule: Forgetting) -> Mixed:
+    """After one frame: observed [Q] in transformed units, NaN = missing or not to be learnt.
+
+    A frame teaches whole up to six standard deviations of its law, less by the square beyond them.
+    """
+    learner = passed(learner, guess)
+    if np.isnan(observed).all():
+        return learner
+    error = (observed - guess.mean) / learner.unit
+    square = tail.squared(error, guess.variance)
+    followed = tail.step(learner.tail, error[None], guess.variance[None], square)
+    share = np.where(np.isnan(error), 0.0, tail.weight(square))
+    row = Row(
+        guess.x, guess.earlier, (observed - learner.centre) / learner.unit, guess.before, guess.is_linked, share,
+        error * learner.unit / guess.scale, square, learner.tail.scales,
+    )  # fmt: skip
+    learner = msgspec.structs.replace(
+        learner,
+        weights=_updated(learner, guess, error, share),
+        tail=followed,
+        fresh=(*learner.fresh, row),
+        frames=learner.frames + 1,
+    )
+    return refresh(learner, rule) if len(learner.fresh) >= due(learner.frames, rule) else learner
+
+
+def passed(learner: Mixed, guess: Guess) -> Mixed:
+    """After a frame that is not learnt."""
+    return learner if learner.plan.turn else msgspec.structs.replace(learner, earlier=guess.x)
+
+
+def _updated(learner: Mixed, guess: Guess, error: Array, share: Array) -> Posterior:
+    """Weights after one frame's errors [Q], of the channels that teach."""
+    told = share > 0
+    reach = guess.reach[told]
+    noise = guess.noise[told] / np.maximum(share[told] * learner.known.own_weight, LEAST_SHARE)
+    L, _ = cholesky(symmetric(reach @ guess.rows[told].T) + np.diag(noise))
+    step = np.linalg.solve(L, reach)
+    mean, cov = learner.weights
+    return Posterior(mean + np.linalg.solve(L, error[told]) @ step, cov - step.T @ step)
+
+
+def refresh(learner: Mixed, rule: Forgetting) -> Mixed:
+    """Fold the fresh frames in, forget, now and then learn the own values, and solve."""
+    fresh = learner.fresh
+    errors = np.array([row.errors for row in fresh])
+    squares = np.array([row.squares for row in fresh])
+    chosen = tail.choose(learner.tail, np.array([row.scales for row in fresh]), squares)
+    learner = folded(learner)
+    factor = float(0.5 ** (len(fresh) / rule.half_life))
+    learner = msgspec.structs.replace(
+        learner,
+        gone=chain.decay(learner.gone, factor),
+        ring=learner.ring._replace(kept=factor * learner.ring.kept),
+        correlation=joint.learn(learner.correlation, errors, factor),
+        tail=chosen,
+    )
+    if mixed_climb.is_due(learner):
+        learner = mixed_climb.improved(learner)
+    return solve(learner)
+
+
+def rescale(learner: Mixed, moments: Moments) -> Mixed:
+    """Without a fleet: a new scale where it would differ by a quarter; looked at often while readings are few."""
+    new = moves.rescaled(learner.scaling, moments) if moves.may_rescale(learner.frames) else None
+    return learner if new is None else on_scaling(learner, new)
+
+
+def on_scaling(learner: Mixed, new: Scaling) -> Mixed:
+    """A lone learner in another unit; inducing inputs of a position lie anew where its scale says."""
+    start = position.start(learner.plan, new)
+    known = learner.known
+    shared = known.shared._replace(Zg=start.Zg, log_lengthscale=np.log(start.lengthscale_g))
+    own = learner.own._replace(Zi=start.Zi)
+    if not learner.plan.turn:
+        ratio = new.scale[learner.plan.channels :] / learner.scaling.scale[learner.plan.channels :]
+        own = own._replace(log_lengthscale=own.log_lengthscale + np.log(ratio))
+    learner = moved(learner, shared, own, new)
+    return solve(solve(msgspec.structs.replace(learner, start=start)))
+
+
+def inform(learner: Mixed, scaling: Scaling, known: Known) -> Mixed:
+    """Take a fleet's knowledge, on whatever scale and shared values it is."""
+    start = position.start(learner.plan, scaling)
+    own = learner.own._replace(Zi=start.Zi)
+    if not learner.plan.turn:
+        ratio = scaling.scale[learner.plan.channels :] / learner.scaling.scale[learner.plan.channels :]
+        own = own._replace(log_lengthscale=own.log_lengthscale + np.log(ratio))
+    learner = moved(learner, known.shared, own, scaling)
+    # the fleet's noise first, then the weights under it
+    return solve(solve(msgspec.structs.replace(learner, start=start, known=known)))
+
+
+def summary(learner: Mixed) -> Term:
+    """What this agent tells the fleet: its likelihood of the shared weights, precision [1, F, F], shift [1, F]."""
+    return mixing.summarise(learner.mix, total(learner).sums).term

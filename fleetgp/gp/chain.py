@@ -17,8 +17,11 @@ from fleetgp.gp.statistics import Statistics
 from fleetgp.linalg import symmetric
 
 MOST_RHO = 0.98
-# frames' worth of the guess that errors do not go on
-GUESS_FRAMES = 20.0
+# the guess before anything is learnt: what a channel is off by, it is off by still; and its worth in frames
+GUESS_RHO, GUESS_FRAMES = 0.9, 10.0
+
+
+TINY = 1e-300
 
 
 class Chain(NamedTuple):
@@ -115,14 +118,14 @@ def carried(past: Past, T: Array, ratio: Array, shift: Array) -> Past:
 def persistence(mix: Mixing, effects: Array, chain: Chain) -> Array:
     """rho [Q] by how errors of recent frames go on; effects [Q, K]: each channel's weights of the features of both bases."""
     if not len(chain.x):
-        return np.zeros(len(effects))
+        return np.full(len(effects), GUESS_RHO)
     now = chain.y - mixing.features(mix, chain.x)[0] @ effects.T
     before = chain.before - mixing.features(mix, chain.earlier)[0] @ effects.T
     w = chain.weights * chain.is_linked * chain.kept[:, None]
     now, before = np.where(w > 0, now, 0.0), np.where(w > 0, before, 0.0)
-    count = np.maximum(np.sum(w, axis=0), 1.0)
     square = np.sum(w * before * before, axis=0)
-    rho = np.sum(w * now * before, axis=0) / np.maximum(square * (1.0 + GUESS_FRAMES / count), 1e-300)
+    guess = GUESS_FRAMES * square / np.maximum(np.sum(w, axis=0), 1.0)
+    rho = (np.sum(w * now * before, axis=0) + GUESS_RHO * guess + TINY) / (square + guess + TINY / GUESS_RHO)
     return np.asarray(np.clip(rho, 0.0, MOST_RHO))
 
 

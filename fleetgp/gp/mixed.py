@@ -16,7 +16,7 @@ from fleetgp.gp.aggregate import prior
 from fleetgp.gp.learner import LEAST_NOISE, LEAST_SHARE, Forgetting, Inputs, due
 from fleetgp.gp.message import Term
 from fleetgp.gp.mixed_solve import folded, moved, solve, total
-from fleetgp.gp.mixed_state import NOT_YET, Guess, Known, Mixed, Row
+from fleetgp.gp.mixed_state import NOT_YET, Guess, Known, Mixed, Row, Told
 from fleetgp.gp.mixing import Posterior
 from fleetgp.gp.position import Plan
 from fleetgp.linalg import cholesky, symmetric
@@ -137,18 +137,18 @@ def learn(learner: Mixed, guess: Guess, observed: Array, rule: Forgetting) -> Mi
     square = tail.squared(error, guess.variance)
     followed = tail.step(learner.tail, error[None], guess.variance[None], square)
     share = np.where(np.isnan(error), 0.0, tail.weight(square))
-    row = Row(
-        guess.x, guess.earlier, (observed - learner.centre) / learner.unit, guess.before, guess.is_linked, share,
-        error * learner.unit / guess.scale, square, learner.tail.scales,
-    )  # fmt: skip
+    y = (observed - learner.centre) / learner.unit
+    row = Row(guess.x, guess.earlier, y, guess.before, guess.is_linked, share)
+    told = Told(error * learner.unit / guess.scale, square, learner.tail.scales)
     learner = msgspec.structs.replace(
         learner,
         weights=_updated(learner, guess, error, share),
         tail=followed,
         fresh=(*learner.fresh, row),
+        told=(*learner.told, told),
         frames=learner.frames + 1,
     )
-    return refresh(learner, rule) if len(learner.fresh) >= due(learner.frames, rule) else learner
+    return refresh(learner, rule) if len(learner.told) >= due(learner.frames, rule) else learner
 
 
 def passed(learner: Mixed, guess: Guess) -> Mixed:
@@ -169,18 +169,19 @@ def _updated(learner: Mixed, guess: Guess, error: Array, share: Array) -> Poster
 
 def refresh(learner: Mixed, rule: Forgetting) -> Mixed:
     """Fold the fresh frames in, forget, now and then learn the own values, and solve."""
-    fresh = learner.fresh
-    errors = np.array([row.errors for row in fresh])
-    squares = np.array([row.squares for row in fresh])
-    chosen = tail.choose(learner.tail, np.array([row.scales for row in fresh]), squares)
+    told = learner.told
+    errors = np.array([one.errors for one in told])
+    squares = np.array([one.squares for one in told])
+    chosen = tail.choose(learner.tail, np.array([one.scales for one in told]), squares)
     learner = folded(learner)
-    factor = float(0.5 ** (len(fresh) / rule.half_life))
+    factor = float(0.5 ** (len(told) / rule.half_life))
     learner = msgspec.structs.replace(
         learner,
         gone=chain.decay(learner.gone, factor),
         ring=learner.ring._replace(kept=factor * learner.ring.kept),
         correlation=joint.learn(learner.correlation, errors, factor),
         tail=chosen,
+        told=(),
     )
     if mixed_climb.is_due(learner):
         learner = mixed_climb.improved(learner)

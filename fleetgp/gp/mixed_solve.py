@@ -38,7 +38,7 @@ def folded(learner: Mixed) -> Mixed:
 
 
 def _chain(rows: tuple[Row, ...]) -> Chain:
-    x, earlier, y, before, is_linked, weights = (np.array(column) for column in list(zip(*rows, strict=True))[:6])
+    x, earlier, y, before, is_linked, weights = (np.array(column) for column in zip(*rows, strict=True))
     return Chain(x, earlier, y, before, is_linked, weights, np.ones(len(rows)))
 
 
@@ -58,7 +58,7 @@ def solve(learner: Mixed) -> Mixed:
     sums = total(learner).sums
     weights = condition(learner.mix, sums, learner.known.belief, learner.known.own_weight)
     known = learner.known
-    noise_var = _noise(learner.mix, sums, weights, known.noise_guess, known.noise_frames)
+    noise_var = _noise(learner.mix, sums, weights, known.noise_guess * (1.0 - learner.rho**2), known.noise_frames)
     effects = chain.effects(learner.mix, weights.mean)
     rho = chain.persistence(learner.mix, effects, learner.ring)
     spare = learner.spare

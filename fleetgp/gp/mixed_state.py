@@ -33,8 +33,7 @@ class Known(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One learnt frame since the last solution: what ``Chain`` keeps of it, each without its first axis; errors, squares [Q] and
-    scales [G, Q] as in ``ring.Row``."""
+    """One learnt frame that is yet to go into the ring: what ``Chain`` keeps of it, each without its first axis."""
 
     x: Array
     earlier: Array
@@ -42,6 +41,11 @@ class Row(NamedTuple):
     before: Array
     is_linked: Array
     weights: Array
+
+
+class Told(NamedTuple):
+    """How one learnt frame was foreseen: errors, squares [Q] and scales [G, Q] as in ``ring.Row``."""
+
     errors: Array
     squares: Array
     scales: Array
@@ -60,7 +64,7 @@ NOT_YET = Climbing(24.0, np.zeros((0, 0)), np.zeros((0, 0)))
 
 class Mixed(msgspec.Struct, frozen=True, tag="ilmm"):
     """gone: frames that left the ring; weights: after all that was learnt; rho [Q]; spare [2]: mean of what both bases cannot
-    express; fresh: frames since the last solution; earlier [D]: position of the last frame; frames: learnt in all."""
+    express; fresh: frames since the last solution, told: since the last refresh; earlier [D]: position of the last frame; frames: learnt in all."""
 
     plan: Plan
     scaling: Scaling
@@ -78,6 +82,7 @@ class Mixed(msgspec.Struct, frozen=True, tag="ilmm"):
     climbing: Climbing
     earlier: Array
     fresh: tuple[Row, ...] = ()
+    told: tuple[Told, ...] = ()
     frames: int = 0
 
     @property

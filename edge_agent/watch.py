@@ -93,7 +93,8 @@ def watch(state: State, frame: Frame) -> tuple[State, list[Effect]]:
         effects.append(Publish("predictions", prediction))
     effects += events
     state = msgspec.structs.replace(state, predicted=state.predicted + is_observed)
-    learnable = np.where(np.concatenate((is_first, np.zeros(len(values) - Q, dtype=bool))), np.nan, values)
+    is_unlearnable = is_first & engine.learns_steps(known)
+    learnable = np.where(np.concatenate((is_unlearnable, np.zeros(len(values) - Q, dtype=bool))), np.nan, values)
     if not seen.is_taught:
         return _remember(_shadow(state, frame, learnable, forecast), values), effects
     state = _remember(_teach(state, forecast, learnable[:Q], _believable(values, forecast, is_first)), values)

@@ -60,6 +60,11 @@ def rescale(engine: Engine, moments: Moments) -> Engine:
     return mixed.rescale(engine, moments) if isinstance(engine, Mixed) else moves.rescale(engine, moments)
 
 
+def learns_steps(engine: Engine) -> bool:
+    """Whether it learns steps from the last reading: the step to a first reading is from a place nobody saw."""
+    return isinstance(engine, Learner)
+
+
 def has_place_for_local(engine: Engine) -> bool:
     """Whether a private layer is still to be placed, once it is known where frames lie."""
     return isinstance(engine, Learner) and engine.basis.local is None

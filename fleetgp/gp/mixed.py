@@ -7,6 +7,8 @@ forgetting. What was learnt is the sums of the frames that left the ring, and th
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 import numpy as np
 
@@ -27,6 +29,7 @@ NOISE_FRAMES = 5.0
 LEAST_LINK = 1e-3
 # standard deviations from which an error is a glitch, which does not go on
 GLITCH = 6.0
+MOST_TICKS = 1e4
 
 
 def alone(plan: Plan, scaling: Scaling) -> Mixed:
@@ -63,57 +66,70 @@ def knowing(plan: Plan, scaling: Scaling, known: Known) -> Mixed:
         tail=tail.init(Q, 1),
         correlation=joint.init(Q),
         climbing=NOT_YET,
-        earlier=np.zeros(len(plan.columns)),
+        earlier=np.full(len(plan.columns), np.nan),
     )
     return solve(learner)
 
 
 def foresee(learner: Mixed, inputs: Inputs) -> Guess:
     """The law of the next frame, from what was known before it."""
-    plan, mix, unit = learner.plan, learner.mix, learner.unit
-    x = inputs.inputs.take(list(plan.columns))
-    features, r = mixing.features(mix, x[None])
+    mix, unit = learner.mix, learner.unit
     z = (inputs.last - learner.centre) / unit
-    earlier = position.back(plan, x, np.asarray(1.0)) if plan.turn else learner.earlier
-    link, before, is_linked = _links(learner, inputs.age, x, z)
-    whole = chain.rows(mix, np.tile(features, (len(z), 1)))
-    past = chain.rows(mix, before)
-    rows = whole - link[:, None] * past
+    at = _standing(learner, inputs, z)
+    whole = chain.rows(mix, np.tile(at.features, (len(z), 1)))
+    before = chain.rows(mix, at.before)
+    rows = whole - at.link[:, None] * before
     reach = rows @ learner.weights.cov
-    noise = learner.noise_var * (1.0 - link * link)
+    noise = learner.noise_var * (1.0 - at.link**2)
     sd = np.sqrt(noise)
     C = reach @ rows.T + sd[:, None] * learner.correlation.matrix * sd
-    C += np.tensordot(np.maximum(r[0] - learner.spare, 0.0), mixing.layer_covariances(mix), axes=1)
+    if np.any(at.residual > learner.spare):
+        C += np.tensordot(np.maximum(at.residual - learner.spare, 0.0), mixing.layer_covariances(mix), axes=1)
     variance = np.maximum(np.diagonal(C), LEAST_NOISE)
     scale = unit * np.sqrt(np.maximum(variance * tail.scale(learner.tail), (inputs.floor / unit) ** 2))
-    base = learner.centre + unit * link * (z - past @ learner.weights.mean)
+    base = learner.centre + unit * at.link * (z - before @ learner.weights.mean)
     layers = unit * _layers(learner, whole)
     spread = np.sqrt(np.diagonal(C))
     return Guess(
         base + layers.sum(axis=0), scale, learner.tail.degrees, C / spread / spread[:, None], rows, reach, variance, noise,
-        layers, base, x, earlier, is_linked, z,
+        layers, base, at.x, at.earlier, at.is_linked, z,
     )  # fmt: skip
 
 
-def _links(learner: Mixed, age: Array, x: Array, z: Array) -> tuple[Array, Array, Array]:
-    """How much of each channel's last error goes on [Q], the features [Q, K] of the frame that it was of, and 1 [Q] where that
-    was one tick earlier and tells something."""
+class _Standing(NamedTuple):
+    """Where a frame stands: x, earlier [D]: position, and that one tick before; features [K] there and what they cannot express
+    [2]. before [Q, K]: features where each channel was last read; link [Q]: how much of its error then goes on; is_linked [Q]: 1
+    where that was one tick before and tells something."""
+
+    x: Array
+    earlier: Array
+    features: Array
+    residual: Array
+    before: Array
+    link: Array
+    is_linked: Array
+
+
+def _standing(learner: Mixed, inputs: Inputs, z: Array) -> _Standing:
+    """z [Q]: last readings, scaled."""
     plan, mix = learner.plan, learner.mix
-    ticks = age + 1.0
-    # where a frame that is no cycle's stood longer ago, nobody has kept
-    is_known = np.isfinite(z) & (
-        (ticks == 1) if not plan.turn else (learner.rho ** np.minimum(ticks, 1e4) >= LEAST_LINK) | (ticks == 1)
-    )
-    is_known &= learner.frames > 0
-    earlier = np.zeros((len(z), plan.inducing + plan.own))
-    for tick in np.unique(ticks[is_known]):
-        where = position.back(plan, x, tick) if plan.turn else learner.earlier
-        earlier[ticks == tick] = mixing.features(mix, where[None])[0]
-    error = z - np.sum(chain.effects(mix, learner.weights.mean) * earlier, axis=1)
-    reach = GLITCH * np.sqrt(learner.noise_var * tail.scale(learner.tail))
-    is_known &= np.abs(error) <= reach
-    link = np.where(is_known, learner.rho ** np.minimum(ticks, 1e4), 0.0)
-    return link, earlier, (is_known & (ticks == 1)).astype(float)
+    x = inputs.inputs.take(list(plan.columns))
+    ticks = inputs.age + 1.0
+    left = learner.rho ** np.minimum(ticks, MOST_TICKS)
+    is_known = np.isfinite(z) & (ticks == 1.0)
+    if plan.turn:  # of another position nobody has kept where it stood longer ago
+        is_known |= np.isfinite(z) & (left >= LEAST_LINK)
+    else:
+        is_known &= bool(np.all(np.isfinite(learner.earlier)))
+    ago = sorted({1.0, *ticks[is_known].tolist()})
+    earlier = np.where(np.isfinite(learner.earlier), learner.earlier, x)
+    places = position.back(plan, x, np.array([0.0, *ago])) if plan.turn else np.array([x, earlier])
+    F, r = mixing.features(mix, places)
+    before = F[1 + np.searchsorted(ago, np.where(is_known, ticks, 1.0))]
+    error = z - np.sum(chain.effects(mix, learner.weights.mean) * before, axis=1)
+    is_known &= np.abs(error) <= GLITCH * np.sqrt(learner.noise_var * tail.scale(learner.tail))
+    link = np.where(is_known, left, 0.0)
+    return _Standing(x, places[1], F[0], r[0], before, link, (is_known & (ticks == 1.0)).astype(float))
 
 
 def _layers(learner: Mixed, rows: Array) -> Array:

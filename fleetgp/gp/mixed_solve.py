@@ -128,14 +128,18 @@ def moved(learner: Mixed, shared: Shared, own: Own, scaling: Scaling | None = No
     ratio = learner.unit / new.scale[:Q]
     shift = (learner.centre - new.centre[:Q]) / new.scale[:Q]
     own = own._replace(log_noise_var=own.log_noise_var + 2 * np.log(ratio))
+    T = _transfer(learner.mix, mix)
+    gone, ring = learner.gone, learner.ring
+    if np.any(ratio != 1.0) or np.any(shift != 0.0) or not np.array_equal(T, np.eye(len(T))):
+        gone, ring = chain.carried(gone, T, ratio, shift), chain.rescaled(ring, ratio, shift)
     return msgspec.structs.replace(
         learner,
         scaling=new,
         known=learner.known._replace(shared=shared),
         own=own,
         mix=mix._replace(noise_var=np.exp(own.log_noise_var)),
-        gone=chain.carried(learner.gone, _transfer(learner.mix, mix), ratio, shift),
-        ring=chain.rescaled(learner.ring, ratio, shift),
+        gone=gone,
+        ring=ring,
     )
 
 

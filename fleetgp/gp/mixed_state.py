@@ -64,7 +64,7 @@ NOT_YET = Climbing(24.0, np.zeros((0, 0)), np.zeros((0, 0)))
 
 class Mixed(msgspec.Struct, frozen=True, tag="ilmm"):
     """gone: frames that left the ring; weights: after all that was learnt; rho [Q]; spare [2]: mean of what both bases cannot
-    express; fresh: frames since the last solution, told: since the last refresh; earlier [D]: position of the last frame; frames: learnt in all."""
+    express; fresh: frames since the last solution, told: since the last refresh; earlier [D]: position of the last frame, NaN where none is kept; frames: learnt in all."""
 
     plan: Plan
     scaling: Scaling

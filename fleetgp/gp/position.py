@@ -108,7 +108,6 @@ def own(plan: Plan, start: Start) -> Own:
 
 
 def _loadings(channels: int, rank: int, first: int) -> Array:
-    """Loadings [Q, R] whose columns have the length that the prior N(0, 1 / R) expects; no two latents alike."""
-    B = spread(channels, max(rank, 1), first)[:, :rank]
-    size = np.sqrt(np.sum(B * B, axis=0))
-    return np.asarray(B / np.maximum(size, 1e-12) * math.sqrt(channels / max(rank, 1)))
+    """Loadings [Q, R] whose columns have the length that the prior N(0, 1 / R) expects; each latent goes another way."""
+    ways, _ = np.linalg.qr(spread(channels, channels, first))
+    return np.asarray(ways[:, :rank] * math.sqrt(channels / max(rank, 1)), dtype=float)

@@ -30,6 +30,8 @@ PLACE_MOVES = 5
 PLACE_FRAMES = 10
 # mean squared distance of centres to the nearest inducing input, in lengthscales, from which these are placed anew
 PLACE_GAP = 0.25
+# or of inducing inputs that gradients have moved away from the centres already
+TUNED_GAP = 1.0
 INDUCING = BLOCKS.index("inducing")
 
 
@@ -63,6 +65,16 @@ def renew(state: State) -> tuple[State, str]:
     assert new.feature_map is not None
     answers = _rebased(state, state.feature_map, new.feature_map, kept)
     return msgspec.structs.replace(new, basis=state.basis + 1, answers=answers), note
+
+
+def tuned(state: State, new: Basis, kept: float) -> State:
+    """The state on a basis that was learnt by gradients; kept: what is left of the weight of a term that is taken there."""
+    assert state.feature_map is not None
+    answers = _rebased(state, state.feature_map, new, kept)
+    readings = float(np.max(pooled_moments(state).n))
+    return msgspec.structs.replace(
+        state, basis=state.basis + 1, feature_map=new, answers=answers, placed_on=readings, is_tuned=True
+    )
 
 
 def _first(state: State, pooled: Moments) -> tuple[State, str]:
@@ -108,13 +120,17 @@ def _placed(state: State, new: State, pooled: Moments) -> tuple[State, float]:
     if basis.shared is not None and not _is_elsewhere(state, basis, basis.shared, new.centres, readings):
         return new, 1.0
     shared = placement.place(state.schema.kernel, basis.shape, basis.scaling, new.centres.place)
+    if basis.shared is not None and state.is_tuned:  # what was learnt of lengthscales holds elsewhere too
+        shared = inducing.make(shared.kernel, shared.columns, shared.Z, basis.shared.lengthscale)
     kept = 1.0
     if basis.shared is not None:
         loss = estimated_loss(state, basis.shared, shared, new)
         if not loss <= moves.MOST_LOSS:  # nor where no number comes of it
             return new, 1.0
         kept = 1.0 / (1.0 + loss)
-    return msgspec.structs.replace(new, feature_map=basis._replace(shared=shared), placed_on=readings), kept
+    return msgspec.structs.replace(
+        new, feature_map=basis._replace(shared=shared), placed_on=readings, tuned_on=0.0
+    ), kept
 
 
 def _is_settled(state: State) -> bool:
@@ -127,7 +143,7 @@ def _is_elsewhere(state: State, basis: Basis, shared: Inducing, centres: Centres
     if readings < REBASE_GROWTH * state.placed_on:
         return False
     apart = placement.gap(shared, _raw(basis, centres))
-    return float(np.average(apart, weights=centres.weight)) > PLACE_GAP
+    return float(np.average(apart, weights=centres.weight)) > (TUNED_GAP if state.is_tuned else PLACE_GAP)
 
 
 def estimated_loss(state: State, old: Inducing, new: Inducing, after: State) -> float:

@@ -14,7 +14,7 @@ from fleetgp import features, placement
 from fleetgp.arrays import Array
 from fleetgp.errors import PeerError
 from fleetgp.features import BLOCKS
-from fleetgp.gp.hyper import CEILING
+from fleetgp.gp.hyper import CEILING, NO_DEVIATION
 from fleetgp.gp.message import Term
 from fleetgp.placement import Sums
 from fleetgp.scaling import Moments
@@ -113,7 +113,7 @@ def contents(message: Summary, schema: Schema, deviation_var: Array) -> Contents
     if not np.all(np.abs(shift) <= LARGEST):
         raise PeerError("range", f"{message.agent} sent numbers that no readings lead to")
     precision = from_triangles(triangles, size)
-    _check_precision(message.agent, precision, deviation_var)
+    check_precision(message.agent, precision, most_deviation(message.has_deviation, deviation_var))
     square = _deviation_square(message, Q)
     return Contents(Term(precision, shift), noise_var, count, square, _sums(message, schema))
 
@@ -129,7 +129,13 @@ def noise_and_count(message: Summary, channels: int) -> tuple[Array, Array]:
     return noise_var, count
 
 
-def _check_precision(agent_id: str, precision: Array, deviation_var: Array) -> None:
+def most_deviation(has_deviation: bool, deviation_var: Array) -> Array:
+    """Prior variance of a deviation by which an agent's precision is judged: next to none for one that has none."""
+    return deviation_var if has_deviation else np.full_like(deviation_var, NO_DEVIATION)
+
+
+def check_precision(agent_id: str, precision: Array, deviation_var: Array) -> None:
+    """Raise PeerError ``range`` or ``indefinite`` where a term's precision [Q, F, F] is none that an agent can have."""
     if not np.all(np.abs(precision) <= LARGEST):
         raise PeerError("range", f"{agent_id} sent a precision beyond {LARGEST:g}")
     sd = np.sqrt(deviation_var)

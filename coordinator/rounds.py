@@ -8,8 +8,9 @@ answer is represented by its last term, which fades with the rounds it misses.
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 
-from coordinator import basis, closing, fleet, intake, mixed
+from coordinator import basis, closing, fleet, gradients, intake, mixed, tuning
 from coordinator.state import (
     Answer,
     BootstrapArrived,
@@ -17,8 +18,10 @@ from coordinator.state import (
     Count,
     Effect,
     Event,
+    GradientArrived,
     PublishModel,
     PublishRound,
+    PublishTuning,
     Round,
     State,
     SummaryArrived,
@@ -43,13 +46,22 @@ def step(state: State, event: Event) -> tuple[State, list[Effect]]:
     match event:
         case Tick():
             return _tick(state, event.at_ms)
-        case BootstrapArrived() | SummaryArrived():
-            take = _take_moments if isinstance(event, BootstrapArrived) else _take_answer
+        case BootstrapArrived() | SummaryArrived() | GradientArrived():
             try:
-                after = take(state, event.agent_id, event.payload)
+                after = _taken(state, event)
             except PeerError as err:
                 return state, [Count(err.code, event.agent_id, str(err))]
             return _note_bytes(after, event), []
+
+
+def _taken(state: State, event: BootstrapArrived | SummaryArrived | GradientArrived) -> State:
+    match event:
+        case BootstrapArrived():
+            return _take_moments(state, event.agent_id, event.payload)
+        case SummaryArrived():
+            return _take_answer(state, event.agent_id, event.payload)
+        case GradientArrived():
+            return msgspec.structs.replace(state, tuning=gradients.taken(state, event.agent_id, event.payload))
 
 
 def _take_moments(state: State, agent_id: str, payload: bytes) -> State:
@@ -63,9 +75,20 @@ def _take_moments(state: State, agent_id: str, payload: bytes) -> State:
         # nobody else is in the fleet: what it watches is for this agent to say, also when it changes its mind
         schema = intake.common(bootstrap.schema)
         state = _begun_anew(state, len(schema.channels))
+    found = intake.moments(bootstrap)
+    if not np.any(found.n):
+        return _without(state, agent_id)
     _check_room(state, agent_id)
-    told = Told(bootstrap.incarnation, bootstrap.sequence, state.round, intake.moments(bootstrap))
+    told = Told(bootstrap.incarnation, bootstrap.sequence, state.round, found)
     return msgspec.structs.replace(state, schema=schema, told={**state.told, agent_id: told})
+
+
+def _without(state: State, agent_id: str) -> State:
+    """Without an agent that takes its leave, and what was told by it."""
+    told = {name: one for name, one in state.told.items() if name != agent_id}
+    answers = {name: one for name, one in state.answers.items() if name != agent_id}
+    sums = {name: one for name, one in state.sums.items() if name != agent_id}
+    return msgspec.structs.replace(state, told=told, answers=answers, sums=sums)
 
 
 def _take_answer(state: State, agent_id: str, payload: bytes) -> State:
@@ -144,11 +167,12 @@ def _names(state: State) -> set[str]:
     return {*state.told, *state.answers}
 
 
-def _note_bytes(state: State, event: BootstrapArrived | SummaryArrived) -> State:
+def _note_bytes(state: State, event: BootstrapArrived | SummaryArrived | GradientArrived) -> State:
     current = state.open_round
     if current is None:
         return state
-    answered = current.answered if event.agent_id in current.answered else (*current.answered, event.agent_id)
+    is_no_answer = event.agent_id in current.answered or isinstance(event, GradientArrived)
+    answered = current.answered if is_no_answer else (*current.answered, event.agent_id)
     received = current.bytes_received + len(event.payload)
     return msgspec.structs.replace(
         state, open_round=msgspec.structs.replace(current, answered=answered, bytes_received=received)
@@ -185,6 +209,8 @@ def _span_ms(state: State) -> int:
 
 def _close(state: State, current: Round, at_ms: int) -> tuple[State, list[Effect]]:
     state, note = _renewed(_forget(state))
+    turned = tuning.turn(state, at_ms)
+    state = turned.state
     payload = b""
     if state.feature_map is not None:
         payload = codec.encode(fleet.model(state, at_ms) if state.mixture is None else mixed.model(state, at_ms))
@@ -198,12 +224,15 @@ def _close(state: State, current: Round, at_ms: int) -> tuple[State, list[Effect
         missing=tuple(sorted(_names(state).difference(current.answered))),
         included=tuple(sorted(state.answers)),
         bytes_received=current.bytes_received,
-        bytes_sent=len(payload),
+        bytes_sent=len(payload) + len(turned.payload),
         seconds=max(0, at_ms - current.opened_ms) / 1000,
-        note=note,
+        note="; ".join(filter(None, (note, turned.note))),
+        gain=turned.gain,
     )
-    state = msgspec.structs.replace(state, open_round=None)
-    return state, [PublishModel(payload), PublishRound(notice)] if payload else [PublishRound(notice)]
+    effects: list[Effect] = [PublishModel(payload)] if payload else []
+    # an agent must be on the basis that is tuned before it can answer
+    effects += [PublishTuning(turned.payload)] if turned.payload else []
+    return msgspec.structs.replace(state, open_round=None), [*effects, PublishRound(notice)]
 
 
 def _renewed(state: State) -> tuple[State, str]:

@@ -8,6 +8,8 @@ import msgspec
 
 from fleetgp.arrays import Array
 from fleetgp.features import Basis
+from fleetgp.gp.aggregate import Belief
+from fleetgp.gp.ascent import Momentum
 from fleetgp.gp.hierarchy import Shared
 from fleetgp.gp.hyper import Scales
 from fleetgp.gp.message import Term
@@ -21,12 +23,15 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     """round_s: seconds from one round's opening to the next. answer_s: how long a round waits for answers.
 
     half_life_rounds: rounds after which a term that is not renewed counts half. most_agents: how many are known at once.
+    tuning: whether bases are learnt by gradients; tuning_rounds: rounds to a step of that.
     """
 
     round_s: float = 60.0
     answer_s: float = 5.0
     half_life_rounds: float = 10_000.0
     most_agents: int = 10_000
+    tuning: bool = False
+    tuning_rounds: int = 1
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -64,6 +69,60 @@ class Round(msgspec.Struct, frozen=True):
     bytes_received: int = 0
 
 
+class Evidence(msgspec.Struct, frozen=True):
+    """What an agent answered to a proposal: log p(y | v) = constant - v^T P v / 2 + h^T v of its recent frames, the log prior of
+    what it keeps, readings behind it, slopes by name in scaled inputs (empty = none told), and what its past would lose."""
+
+    incarnation: int
+    term: Term
+    constant: float
+    log_prior: float
+    readings: float
+    slopes: dict[str, Array]
+    loss: float
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a step was: its number, values, what was answered there, the fleet's belief from that, the slope of evidence and prior
+    (empty where none is known yet), and Adam's moments before the step from there."""
+
+    step: int
+    values: dict[str, Array]
+    answers: dict[str, Evidence]
+    belief: Belief
+    slope: dict[str, Array]
+    moments: Momentum
+
+
+class Ascent(msgspec.Struct, frozen=True):
+    """A tuning of the basis under way.
+
+    basis: live when it began; prior_var, deviation_var [Q, F]: of then, so that all steps are judged alike; middle: where values
+    began, which is the middle of their priors. began: number of its first step; step: of the one that is being answered; asked: agents that are to
+    answer; since_round: when that was asked; answers: so far. values, rate: the proposal, in scaled inputs, and by how much it may
+    have moved; moments: Adam's at it; is_back: the step before was worse. best: the best step so far; gain: nats per reading that
+    it is better by than the first. still: steps in a row that brought nearly nothing; taken_back: steps that were worse.
+    """
+
+    basis: int
+    prior_var: Array
+    deviation_var: Array
+    middle: dict[str, Array]
+    began: int
+    step: int
+    asked: tuple[str, ...]
+    since_round: int
+    values: dict[str, Array]
+    rate: float
+    moments: Momentum
+    is_back: bool = False
+    answers: dict[str, Evidence] = {}
+    best: Place | None = None
+    gain: float = 0.0
+    still: int = 0
+    taken_back: int = 0
+
+
 class State(msgspec.Struct, frozen=True):
     """All that a coordinator is made of.
 
@@ -71,7 +130,8 @@ class State(msgspec.Struct, frozen=True):
     while there is none; based_on: readings behind its scaling, per input [K]; placed_on: readings when its inducing inputs
     were placed. mixture: shared values where channels are mixed. scales: prior variances by block. centres: where inducing inputs may go, None where none are wanted; sums:
     what agents told of their frames near them since the last close; moves, told_frames: rounds in which the centres moved
-    and frames behind that. next_ms: when the next round opens.
+    and frames behind that. next_ms: when the next round opens. tuning: of the basis, None while none is under way; steps: of
+    all tunings so far; tuned_on: frames of the fleet when the last one began; is_tuned: whether the inducing inputs came of one.
     """
 
     config: CoordinatorConfig
@@ -92,6 +152,10 @@ class State(msgspec.Struct, frozen=True):
     next_ms: int = 0
     answers: dict[str, Answer] = {}
     told: dict[str, Told] = {}
+    tuning: Ascent | None = None
+    steps: int = 0
+    tuned_on: float = 0.0
+    is_tuned: bool = False
 
 
 class BootstrapArrived(msgspec.Struct, frozen=True, tag="bootstrap", array_like=True):
@@ -110,18 +174,33 @@ class SummaryArrived(msgspec.Struct, frozen=True, tag="summary", array_like=True
     payload: bytes
 
 
+class GradientArrived(msgspec.Struct, frozen=True, tag="gradient", array_like=True):
+    """An agent's answer to a proposal, as it came; agent_id: from the topic."""
+
+    at_ms: int
+    agent_id: str
+    payload: bytes
+
+
 class Tick(msgspec.Struct, frozen=True, tag="tick", array_like=True):
     """Time passed."""
 
     at_ms: int
 
 
-Event = BootstrapArrived | SummaryArrived | Tick
+Event = BootstrapArrived | SummaryArrived | GradientArrived | Tick
 
 
 @dataclass(frozen=True)
 class PublishModel:
     """Effect: give the fleet's knowledge back; payload: an encoded FleetModel."""
+
+    payload: bytes
+
+
+@dataclass(frozen=True)
+class PublishTuning:
+    """Effect: propose where the basis may go, or say that nothing is proposed any more; payload: an encoded Tuning."""
 
     payload: bytes
 
@@ -142,4 +221,4 @@ class Count:
     detail: str = ""
 
 
-Effect = PublishModel | PublishRound | Count
+Effect = PublishModel | PublishTuning | PublishRound | Count

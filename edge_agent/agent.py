@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from edge_agent import frames as framing
-from edge_agent import mixed, usual
+from edge_agent import mixed, tuning, usual
 from edge_agent.many import watch_many
 from edge_agent.state import (
     AgentConfig,
@@ -20,16 +20,18 @@ from edge_agent.state import (
     Sent,
     State,
     Tick,
+    TuningArrived,
 )
 from edge_agent.watch import watch_each
 from fleetgp import alarm, calibrate, placement, scaling
 from fleetgp.arrays import Array
 from fleetgp.errors import BasisRefused, NumericalError, PeerError
 from fleetgp.features import Basis
-from fleetgp.gp import aggregate, engine, message, moves
+from fleetgp.gp import aggregate, engine, message, moves, parts
 from fleetgp.gp import learner as learning
 from fleetgp.gp.engine import Engine
 from fleetgp.gp.learner import Learner
+from fleetgp.scaling import Moments
 from fleetgp.schema import check
 from fleetgp.wire import codec, knowledge
 from fleetgp.wire.convert import to_tensor, to_triangles
@@ -78,6 +80,8 @@ def _step(state: State, event: Event) -> tuple[State, list[Effect]]:
             return _adopt(state, event)
         case RoundOpened():
             return _answer(state, event)
+        case TuningArrived():
+            return tuning.answer(state, event)
         case Tick():
             if not state.config.is_live:
                 return state, []
@@ -113,8 +117,10 @@ def _watch_all(state: State, closed: list[framing.Frame]) -> tuple[State, list[E
 
 
 def _adopt(state: State, event: ModelArrived) -> tuple[State, list[Effect]]:
-    """Take the fleet's knowledge in, with this agent's own part of it taken out."""
+    """Take the fleet's knowledge in, with this agent's own part of it taken out; nothing where it learns without the fleet."""
     schema = state.config.schema
+    if not state.config.parts.shared:
+        return state, []
     try:
         model = codec.decode(event.payload, FleetModel)
         if model.schema.signature() != schema.signature():
@@ -126,7 +132,7 @@ def _adopt(state: State, event: ModelArrived) -> tuple[State, list[Effect]]:
         published = knowledge.read(model, schema)
         is_moved = (model.origin, model.basis) != (state.origin, state.basis)
         sent = _moved_terms(state, published.basis) if is_moved else state.sent
-        known = _without_own(state, model, published, sent)
+        known = parts.known(_without_own(state, model, published, sent), state.config.parts)
     except PeerError as err:
         return state, [Count(f"model_{err.code}", 1, err.detail)]
     learner, effects = _informed(_learner(state.learner), published.basis, known)
@@ -232,8 +238,11 @@ def _without_own(state: State, model: FleetModel, published: Published, sent: tu
 def _answer(state: State, event: RoundOpened) -> tuple[State, list[Effect]]:
     """Answer a round: moments when they have doubled since they were last told, a summary once on the fleet's basis.
 
-    A coordinator that counts rounds from the start again has lost its memory and needs the moments at once.
+    A coordinator that counts rounds from the start again has lost its memory and needs the moments at once. An agent that
+    learns without the fleet answers nothing, but takes its leave where it was in the fleet before.
     """
+    if not state.config.parts.shared:
+        return _leave(state, event) if state.bootstrapped else (state, [])
     effects: list[Effect] = []
     total = float(np.max(state.moments.n, initial=0.0))
     sequence = state.sequence
@@ -242,7 +251,8 @@ def _answer(state: State, event: RoundOpened) -> tuple[State, list[Effect]]:
     if total >= 2 * max(bootstrapped, 1.0) or (total and is_forgotten):
         sequence += 1
         bootstrapped = total
-        effects.append(Publish("bootstrap", _bootstrap(state, event, sequence), is_durable=True, key="bootstrap"))
+        told = _bootstrap(state, event, sequence, state.moments)
+        effects.append(Publish("bootstrap", told, is_durable=True, key="bootstrap"))
     sent = state.sent
     if state.basis and state.learner is not None and state.learner.frames:
         sequence += 1
@@ -260,22 +270,31 @@ def _remembered(sent: tuple[Sent, ...], named: int, new: Sent) -> tuple[Sent, ..
     return (*(one for one in older if one.sequence == named), *newest, new)
 
 
-def _bootstrap(state: State, event: RoundOpened, sequence: int) -> Bootstrap:
+def _leave(state: State, event: RoundOpened) -> tuple[State, list[Effect]]:
+    """Moments of no reading: the coordinator then forgets this agent, and waits for it no longer."""
+    sequence = state.sequence + 1
+    told = _bootstrap(state, event, sequence, scaling.empty_moments(len(state.moments.n)))
+    effect = Publish("bootstrap", told, is_durable=True, key="bootstrap")
+    return msgspec.structs.replace(state, sequence=sequence, bootstrapped=0.0), [effect]
+
+
+def _bootstrap(state: State, event: RoundOpened, sequence: int, moments: Moments) -> Bootstrap:
     return Bootstrap(
         at_ms=event.at_ms,
         agent=state.config.agent_id,
         incarnation=state.incarnation,
         sequence=sequence,
         schema=state.config.schema,
-        count=to_tensor(state.moments.n),
-        mean=to_tensor(state.moments.mean),
-        centred_square_sum=to_tensor(state.moments.centred_square_sum),
+        count=to_tensor(moments.n),
+        mean=to_tensor(moments.mean),
+        centred_square_sum=to_tensor(moments.centred_square_sum),
     )
 
 
 def _summary(state: State, event: RoundOpened, folded: Engine, sent: Sent, square: Array | None) -> Summary:
     """folded: the engine with its fresh frames in its statistics."""
     sums = _nearest(state, folded)
+    has_deviation = state.config.parts.deviation
     return Summary(
         at_ms=event.at_ms,
         agent=state.config.agent_id,
@@ -289,7 +308,8 @@ def _summary(state: State, event: RoundOpened, folded: Engine, sent: Sent, squar
         shift=to_tensor(sent.term.shift),
         count=to_tensor(engine.counts(folded)),
         noise_variance=to_tensor(engine.own_noise(folded)),
-        deviation_square=None if square is None else to_tensor(square),
+        deviation_square=to_tensor(square) if has_deviation and square is not None else None,
+        has_deviation=has_deviation,
         cluster_count=None if sums is None else to_tensor(sums.frames),
         cluster_sum=None if sums is None else to_tensor(sums.total),
     )

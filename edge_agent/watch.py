@@ -15,7 +15,7 @@ from fleetgp import alarm as alarms
 from fleetgp import calibrate, features, scaling
 from fleetgp.arrays import Array, Mask
 from fleetgp.errors import NotFinite, NumericalError
-from fleetgp.gp import density, engine, moves
+from fleetgp.gp import density, engine, layers
 from fleetgp.gp import learner as learning
 from fleetgp.gp.ring import SIZE
 from fleetgp.schema import Transform
@@ -82,6 +82,8 @@ def watch(state: State, frame: Frame) -> tuple[State, list[Effect]]:
     forecast = engine.foresee(known, inputs)
     if not (np.all(np.isfinite(forecast.mean)) and np.all(np.isfinite(forecast.sd))):
         raise NotFinite("what is known gives no finite prediction")
+    if state.config.layers:
+        forecast = engine.split(known, forecast)
     z = (values[:Q] - forecast.mean) / forecast.sd
     prediction = _prediction(state, frame, values[:Q], forecast, z)
     # the step to a channel's first reading is from a place nobody saw: it is neither odd nor worth learning
@@ -130,16 +132,15 @@ def _teach(state: State, forecast: engine.Law, taught: Array, believable: Array)
     moments = scaling.observe(state.moments, believable)
     if state.basis == 0:
         learner = engine.rescale(learner, moments)
-    if isinstance(learner, learning.Learner) and is_placing(state, learner.frames):
-        learner = moves.place_local(learner, config.local_inducing, config.schema.kernel)
+    if is_placing(state, learner.frames):
+        learner = engine.place(learner, config.own_sizes, config.schema.kernel)
     return msgspec.structs.replace(state, learner=learner, moments=moments, shadow=None)
 
 
 def is_placing(state: State, frames: int) -> bool:
-    """Whether the local layer gets its places after so many frames. Frames may leap, when a shadow takes the learner's place."""
+    """Whether own layers get their places after so many frames. Frames may leap, when a shadow takes the learner's place."""
     assert state.learner is not None
-    is_wanted = state.config.local_inducing > 0 and engine.has_place_for_local(state.learner)
-    return is_wanted and LOCAL_FRAMES <= frames <= SIZE
+    return LOCAL_FRAMES <= frames <= SIZE and engine.is_missing(state.learner, state.config.own_sizes)
 
 
 def _shadow(state: State, frame: Frame, values: Array, forecast: engine.Law) -> State:
@@ -210,7 +211,7 @@ def _first(state: State, values: Array) -> State:
     state = _remember(msgspec.structs.replace(state, moments=moments), values)
     Q = len(state.config.schema.channels)
     if np.all(moments.n[:Q] > 0) or (state.frame_count >= state.config.warmup_frames and np.any(moments.n[:Q] > 0)):
-        learner = engine.on_moments(moments, state.config.schema, state.config.local_inducing)
+        learner = engine.begun(moments, state.config.schema, state.config.local_inducing, state.config.parts)
         centre = scaling.scaling(moments).centre
         lags = np.where(np.isfinite(state.lags), state.lags, centre[:Q])
         age = np.where(moments.n[:Q] > 0, state.age, learning.MAX_AGE)
@@ -252,7 +253,7 @@ def _remember(state: State, values: Array) -> State:
 
 def _prediction(state: State, frame: Frame, values: Array, forecast: engine.Law, z: Array) -> Prediction:
     reach = state.calibration.radius * forecast.sd
-    channels = {}
+    told, channels = told_layers(state, forecast), {}
     for q, channel in enumerate(state.config.schema.channels):
         observed = float(frame.values[q])
         channels[channel.name] = ChannelPrediction(
@@ -263,6 +264,8 @@ def _prediction(state: State, frame: Frame, values: Array, forecast: engine.Law,
             z=float(z[q]) if np.isfinite(z[q]) else None,
             scale=float(forecast.scale[q]),
             degrees=float(forecast.degrees[q]),
+            layers=tuple(told[q, :4].tolist()),
+            pull=float(told[q, 4]) if told.size else 0.0,
         )
     return Prediction(
         at_ms=frame.at_ms,
@@ -275,6 +278,14 @@ def _prediction(state: State, frame: Frame, values: Array, forecast: engine.Law,
         round=state.round,
         log_density=density.log_density_of_one(forecast, np.where(np.isfinite(z), values, np.nan)),
     )
+
+
+def told_layers(state: State, forecast: engine.Law) -> Array:
+    """Layers and pull [..., Q, 5] as a prediction tells them, [..., Q, 0] where none are asked for."""
+    if forecast.layers is None:
+        return np.zeros((*forecast.mean.shape, 0))
+    # of a fleet that was never heard of nothing can be known
+    return forecast.layers if state.basis else layers.of_one_who_is_alone(forecast.layers)
 
 
 def _judge(state: State, frame: Frame, z: Array) -> tuple[State, Seen, list[Effect]]:

@@ -135,13 +135,14 @@ def columns(shape: Shape) -> tuple[int, ...]:
     return wanted[:MOST_COLUMNS]
 
 
-def unit(shape: Shape, scaling: Scaling) -> Scaling:
-    """Centre and scale [D] of the columns that the nonlinear part looks at: what makes them standard for the fleet."""
-    picked = list(columns(shape))
+def unit(shape: Shape, scaling: Scaling, picked: tuple[int, ...] | None = None) -> Scaling:
+    """Centre and scale [D] of the columns that the nonlinear part looks at (picked, else ``columns``): what makes them
+    standard for the fleet."""
+    chosen = list(columns(shape) if picked is None else picked)
     whole = features.scale(shape, scaling)
     first = shape.lags * shape.channels + shape.covariates
-    spread = np.array([PHASE_SD if first <= c < first + shape.phases else whole.scale[c] for c in picked])
-    return Scaling(whole.centre[picked], spread)
+    spread = np.array([PHASE_SD if first <= c < first + shape.phases else whole.scale[c] for c in chosen])
+    return Scaling(whole.centre[chosen], spread)
 
 
 def gap(inducing: Inducing, where: Array) -> Array:

@@ -28,8 +28,9 @@ CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
 BrokerKind = Literal["mosquitto", "nats"]
 
-# before any test imports numpy: on a busy machine threads that share small matrices wait for each other, up to 35 times as long
+# before any test imports numpy or torch: on a busy machine threads that share small matrices wait for each other, up to 35 times as long
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

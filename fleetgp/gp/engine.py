@@ -10,22 +10,24 @@ import numpy as np
 from fleetgp import features
 from fleetgp.arrays import Array
 from fleetgp.gp import learner as learning
-from fleetgp.gp import mixed, mixed_solve, moves, position
+from fleetgp.gp import layers, mixed, mixed_solve, moves, parts, position
 from fleetgp.gp.learner import Forecast, Forgetting, Inputs, Learner
 from fleetgp.gp.message import Term
 from fleetgp.gp.mixed_state import Guess, Mixed
+from fleetgp.gp.parts import Sizes
+from fleetgp.models import Parts
 from fleetgp.scaling import Moments
-from fleetgp.schema import Schema
+from fleetgp.schema import Kernel, Schema
 
 Engine = Learner | Mixed
 Law = Forecast | Guess
 
 
-def on_moments(moments: Moments, schema: Schema, local: int) -> Engine:
+def begun(moments: Moments, schema: Schema, local: int, wanted: Parts) -> Engine:
     """A lone engine scaled by its own first readings; local: inducing inputs of an agent's private layer."""
     if schema.is_mixed:
-        return mixed.on_moments(moments, position.plan(schema, local))
-    return learning.on_moments(moments, features.shape(schema))
+        return mixed.on_moments(moments, position.plan(schema, local, wanted))
+    return parts.begun(moments, features.shape(schema), wanted)
 
 
 def foresee(engine: Engine, inputs: Inputs) -> Law:
@@ -65,9 +67,22 @@ def learns_steps(engine: Engine) -> bool:
     return isinstance(engine, Learner)
 
 
-def has_place_for_local(engine: Engine) -> bool:
-    """Whether a private layer is still to be placed, once it is known where frames lie."""
-    return isinstance(engine, Learner) and engine.basis.local is None
+def is_missing(engine: Engine, wanted: Sizes) -> bool:
+    """Whether own layers are still to be placed, once it is known where frames lie."""
+    return isinstance(engine, Learner) and parts.is_missing(engine.basis, wanted)
+
+
+def place(engine: Engine, wanted: Sizes, kernel: Kernel) -> Engine:
+    """With the layers that are missing."""
+    return parts.place(engine, wanted, kernel) if isinstance(engine, Learner) else engine
+
+
+def split(engine: Engine, law: Law) -> Law:
+    """The law with its layers told [Q, 5]: base, shared, deviation, local; pull."""
+    if isinstance(law, Guess):
+        return law._replace(layers=mixed.split(law))
+    assert isinstance(engine, Learner)
+    return layers.split(engine, law)
 
 
 def folded(engine: Engine) -> Engine:
@@ -90,3 +105,13 @@ def counts(engine: Engine) -> Array:
 def own_noise(engine: Engine) -> Array:
     """Noise variance [Q] by an agent's own frames alone, so that no guess is counted twice."""
     return mixed_solve.own_noise(engine) if isinstance(engine, Mixed) else learning.own_noise(engine)
+
+
+def has_local(engine: Engine) -> bool:
+    """Whether there is a private layer."""
+    return engine.plan.ranks.local > 0 if isinstance(engine, Mixed) else engine.basis.local is not None
+
+
+def frames_at_hand(engine: Engine) -> int:
+    """Frames in the ring."""
+    return len(engine.ring.x) if isinstance(engine, Mixed) else len(engine.ring.inputs)

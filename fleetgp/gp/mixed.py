@@ -92,7 +92,7 @@ def foresee(learner: Mixed, inputs: Inputs) -> Guess:
     spread = np.sqrt(np.diagonal(C))
     return Guess(
         base + layers.sum(axis=0), scale, learner.tail.degrees, C / spread / spread[:, None], rows, reach, variance, noise,
-        layers, base, at.x, at.earlier, at.is_linked, z,
+        np.column_stack((base, layers.T)), at.x, at.earlier, at.is_linked, z,
     )  # fmt: skip
 
 
@@ -139,6 +139,11 @@ def _layers(learner: Mixed, rows: Array) -> Array:
     return np.array(
         [part @ m for part, m in zip(np.split(rows, ends[:2], axis=1), np.split(mean, ends[:2]), strict=True)]
     )
+
+
+def split(guess: Guess) -> Array:
+    """Layers [Q, 5] as they are told: base, shared, deviation, local; and a pull of 1, for they are of the level itself."""
+    return np.column_stack((guess.parts, np.ones(len(guess.parts))))
 
 
 def learn(learner: Mixed, guess: Guess, observed: Array, rule: Forgetting) -> Mixed:
@@ -233,6 +238,25 @@ def inform(learner: Mixed, scaling: Scaling, known: Known) -> Mixed:
     learner = moved(learner, known.shared, own, scaling)
     # the fleet's noise first, then the weights under it
     return solve(solve(msgspec.structs.replace(learner, start=start, known=known)))
+
+
+def switched(learner: Mixed, plan: Plan) -> Mixed:
+    """The learner with other parts of the model: what was learnt of all frames stays, for sums know of no loadings.
+
+    A part that was there before keeps its loadings. Without the fleet nothing of the fleet's is believed.
+    """
+    learner = folded(learner)
+    fresh, ranks, old = position.own(plan, learner.start), plan.ranks, learner.plan.ranks
+    own = learner.own._replace(
+        Bd=learner.own.Bd if ranks.deviation == old.deviation else fresh.Bd,
+        Bl=learner.own.Bl if ranks.local == old.local else fresh.Bl,
+    )
+    known = learner.known
+    if ranks.shared != old.shared:
+        shared = known.shared._replace(Bg=position.shared(plan, learner.start).Bg)
+        known = known._replace(shared=shared, belief=prior(np.ones((1, ranks.shared * plan.inducing))), own_weight=1.0)
+    learner = msgspec.structs.replace(learner, plan=plan, known=known, climbing=learner.climbing._replace(at=0.0))
+    return solve(moved(learner, known.shared, own))
 
 
 def summary(learner: Mixed) -> Term:

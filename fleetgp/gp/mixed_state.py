@@ -104,8 +104,9 @@ class Guess(NamedTuple):
     """A law of the next frame: mean, scale [Q] and degrees [Q] of each channel, correlation [Q, Q] of all.
 
     rows [Q, W]: of the weights, less what the last errors hold of them; reach: rows times their covariance; variance [Q]:
-    squared scale before the tail's factor, scaled; noise [Q] of the innovations; layers [3, Q] and base [Q]: what shared,
-    deviation and local layer add to a base, in transformed units. The rest is what a Row keeps.
+    squared scale before the tail's factor, scaled; noise [Q] of the innovations; parts [Q, 4]:
+    a base and what shared, deviation and local layer add to it, in transformed units; layers: as told, where asked for. The
+    rest is what a Row keeps.
     """
 
     mean: Array
@@ -116,12 +117,12 @@ class Guess(NamedTuple):
     reach: Array
     variance: Array
     noise: Array
-    layers: Array
-    base: Array
+    parts: Array
     x: Array
     earlier: Array
     is_linked: Array
     before: Array
+    layers: Array | None = None
 
     @property
     def sd(self) -> Array:

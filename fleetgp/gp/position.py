@@ -15,6 +15,7 @@ from fleetgp import features
 from fleetgp.arrays import Array
 from fleetgp.gp.hierarchy import Own, Ranks, Shared, Start
 from fleetgp.gp.ring import SIZE
+from fleetgp.models import Parts, parts
 from fleetgp.placement import spread
 from fleetgp.scaling import Scaling
 from fleetgp.schema import Kernel, Schema
@@ -28,6 +29,9 @@ LOCAL_START = 0.4
 NOISE = 0.3
 # frames of the ring cover so many cycles at least
 CYCLES = 4
+
+
+WHOLE = parts("full")
 
 
 class Plan(NamedTuple):
@@ -48,8 +52,8 @@ class Plan(NamedTuple):
         return max(1, math.ceil(CYCLES * 2 * math.pi / (self.turn * SIZE))) if self.turn else 1
 
 
-def plan(schema: Schema, own: int) -> Plan:
-    """own: inducing inputs of an agent's local layer."""
+def plan(schema: Schema, own: int, wanted: Parts = WHOLE) -> Plan:
+    """own: inducing inputs of an agent's local layer; wanted: parts of the model, the ranks of all others are 0."""
     shape = features.shape(schema)
     first = shape.lags * shape.channels
     turn = 0.0
@@ -58,7 +62,8 @@ def plan(schema: Schema, own: int) -> Plan:
         turn = 2 * math.pi * schema.interval_s / schema.cycle_s
         columns = (first + shape.covariates, first + shape.covariates + 1)
     shared, deviation, local = schema.ranks
-    ranks = Ranks(shared, deviation, local if own else 0)
+    is_local = wanted.local and own > 0
+    ranks = Ranks(shared * wanted.shared, deviation * wanted.deviation, local * is_local)
     return Plan(shape.channels, columns, schema.inducing, max(own, 1), ranks, schema.kernel, turn)
 
 

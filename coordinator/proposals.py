@@ -1,0 +1,87 @@
+"""The shared hyperparameters that a tuning steps in: inducing inputs and the log lengthscale, both in the fleet's scaled inputs.
+
+All that a tuning must know of what its values mean is here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from coordinator.state import State
+from fleetgp import inducing, placement
+from fleetgp.arrays import Array
+from fleetgp.features import Basis
+from fleetgp.inducing import Inducing
+from fleetgp.scaling import Scaling
+from fleetgp.wire.proposal import INDUCING, LOG_LENGTHSCALE
+
+# standard deviations of the priors: of the log of a lengthscale about the rule of thumb, of an inducing input about where it
+# began, in scaled inputs. Weak: a few frames outweigh them.
+LENGTHSCALE_SD = 1.0
+DRIFT = 1.0
+# beyond these no frames are, and no lengthscale differs from a constant or from noise
+MOST_LOG_LENGTHSCALE = float(np.log(50.0))
+
+
+def start(state: State) -> dict[str, Array]:
+    """The values of the live basis."""
+    shared, unit = _shared(state), _unit(state)
+    return {
+        INDUCING: (shared.Z - unit.centre) / unit.scale,
+        LOG_LENGTHSCALE: np.log(shared.lengthscale / unit.scale),
+    }
+
+
+def written(state: State, values: dict[str, Array]) -> dict[str, Array]:
+    """Values in transformed units, as they travel."""
+    unit = _unit(state)
+    return {
+        INDUCING: unit.centre + unit.scale * values[INDUCING],
+        LOG_LENGTHSCALE: values[LOG_LENGTHSCALE] + np.log(unit.scale),
+    }
+
+
+def scaled_slopes(state: State, slopes: dict[str, Array]) -> dict[str, Array]:
+    """Slopes for values in transformed units as those for scaled ones."""
+    return {INDUCING: slopes[INDUCING] * _unit(state).scale, LOG_LENGTHSCALE: slopes[LOG_LENGTHSCALE]}
+
+
+def basis(state: State, values: dict[str, Array]) -> Basis:
+    """The basis that these values make. Raises NotPositiveDefinite or NotFinite where they make none."""
+    assert state.feature_map is not None
+    shared, raw = _shared(state), written(state, values)
+    made = inducing.make(shared.kernel, shared.columns, raw[INDUCING], np.exp(raw[LOG_LENGTHSCALE]))
+    return state.feature_map._replace(shared=made)
+
+
+def columns(state: State) -> tuple[int, ...]:
+    return _shared(state).columns
+
+
+def log_prior(values: dict[str, Array], middle: dict[str, Array]) -> tuple[float, dict[str, Array]]:
+    """Log prior density of values up to a constant, and its slope; middle: where they began."""
+    away = values[INDUCING] - middle[INDUCING]
+    Z, length = middle[INDUCING], values[LOG_LENGTHSCALE]
+    apart = length - np.log(placement.lengthscale(Z.shape[1]))
+    value = -0.5 * float(np.sum(away**2)) / DRIFT**2 - 0.5 * float(np.sum(apart**2)) / LENGTHSCALE_SD**2
+    return value, {INDUCING: -away / DRIFT**2, LOG_LENGTHSCALE: -apart / LENGTHSCALE_SD**2}
+
+
+def bounded(values: dict[str, Array]) -> dict[str, Array]:
+    """Values held where frames can be, and where lengthscales make sense."""
+    most = MOST_LOG_LENGTHSCALE
+    return {
+        INDUCING: np.clip(values[INDUCING], -placement.REACH, placement.REACH),
+        LOG_LENGTHSCALE: np.clip(values[LOG_LENGTHSCALE], -most, most),
+    }
+
+
+def _shared(state: State) -> Inducing:
+    assert state.feature_map is not None
+    assert state.feature_map.shared is not None
+    return state.feature_map.shared
+
+
+def _unit(state: State) -> Scaling:
+    assert state.feature_map is not None
+    return placement.unit(state.feature_map.shape, state.feature_map.scaling, _shared(state).columns)

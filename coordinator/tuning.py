@@ -1,0 +1,254 @@
+"""The slow clock: the fleet's basis learnt by gradients of the evidence on the agents' recent frames, while rounds go on.
+
+A step rides on the close of a round. Agents answer a proposal with their message, its constant, and a gradient under the
+fleet's belief of the step before; the coordinator adds them up, takes a step that lowered the evidence back, and goes on by
+Adam. When nothing more is gained, or after so many steps, the best proposal becomes the next basis, if it is worth one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from coordinator import basis, fleet, proposals
+from coordinator.state import Ascent, Place, State
+from fleetgp.arrays import Array
+from fleetgp.errors import NotFinite, NumericalError
+from fleetgp.gp import aggregate, ascent, moves
+from fleetgp.wire import codec, proposal
+from fleetgp.wire.messages import Included, Tuning
+
+# frames of the fleet for each value that is learnt, and how much more of them another tuning needs
+FRAMES_PER_VALUE = 5.0
+GROWTH = 4.0
+RING_FRAMES = 512.0
+# agents that are asked at most: so many tell where to go, and what they send stays bounded however large the fleet
+MOST_ASKED = 32
+# of those asked, the share that must have answered
+LEAST_SHARE = 0.25
+# of scaled inputs and log lengthscales: how far a first step goes, what later ones go of that, and after one taken back
+RATE = 0.15
+DECAY = 0.95
+BACK = 0.5
+LEAST_RATE = 0.01
+MOST_STEPS = 24
+# nats per reading below which a step brings nothing, and how many such in a row end a tuning
+STILL = 2e-4
+STILL_STEPS = 3
+# An agent's slope counts up to so many times the fleet's median, per reading: no single one draws the basis alone.
+MOST_PULL = 5.0
+# What a basis must gain: a nat for each value learnt, for so much comes of chance (Akaike 1974); and so many nats per reading,
+# below which a change is not worth what it makes every agent's past lose (up to MOST_LOSS of the noise: half as many nats).
+NATS_PER_VALUE = 1.0
+LEAST_GAIN = 0.005
+
+
+class Turn(NamedTuple):
+    """What came of a round's close: the state, a word on it, what the new basis gained in nats per reading where there is one,
+    and an encoded Tuning to publish where there is one."""
+
+    state: State
+    note: str = ""
+    gain: float | None = None
+    payload: bytes = b""
+
+
+def turn(state: State, at_ms: int) -> Turn:
+    """After a round: begin a tuning, take a step of it, or end it."""
+    tune = state.tuning
+    if tune is None:
+        return _begun(state, at_ms) if _is_due(state) else Turn(state)
+    if not state.config.tuning:
+        return _ended(state, at_ms, "tuning given up: it was switched off")
+    if state.basis != tune.basis:
+        again = msgspec.structs.replace(state, tuned_on=0.0)
+        return _ended(again, at_ms, "tuning given up: the basis has changed meanwhile")
+    if state.round < tune.since_round + state.config.tuning_rounds:
+        return Turn(state)
+    if len(tune.answers) < max(1.0, LEAST_SHARE * len(tune.asked)):
+        return _ended(state, at_ms, f"tuning given up: {len(tune.answers)} of {len(tune.asked)} agents answered")
+    try:
+        tune = _stepped(tune)
+        return _concluded(state, tune, at_ms) if _is_over(tune) else _proposed(state, tune, at_ms)
+    except NumericalError as err:
+        return _ended(state, at_ms, f"tuning given up: {err}")
+
+
+def _is_due(state: State) -> bool:
+    """Whether the fleet has read enough for a first tuning, or so much more than at the last one; or has another basis."""
+    feature_map = state.feature_map
+    if not state.config.tuning or feature_map is None or feature_map.shared is None or not state.answers:
+        return False
+    values = feature_map.shared.Z.size + feature_map.shared.lengthscale.size
+    frames = [float(np.mean(answer.count)) for answer in state.answers.values()]
+    if sum(min(one, RING_FRAMES) for one in frames) < FRAMES_PER_VALUE * values:
+        return False
+    return not state.tuned_on or sum(frames) >= GROWTH * state.tuned_on
+
+
+def _begun(state: State, at_ms: int) -> Turn:
+    values = proposals.start(state)
+    prior_var, deviation_var = fleet.variances(state)
+    tune = Ascent(
+        basis=state.basis,
+        prior_var=prior_var,
+        deviation_var=deviation_var,
+        middle=values,
+        began=state.steps + 1,
+        step=state.steps,
+        asked=_asked(state),
+        since_round=state.round,
+        values=values,
+        rate=RATE,
+        moments=ascent.still(values),
+    )
+    frames = sum(float(np.mean(answer.count)) for answer in state.answers.values())
+    turned = _proposed(msgspec.structs.replace(state, tuned_on=frames), tune, at_ms)
+    return turned._replace(note=f"a tuning of the basis begins with {len(tune.asked)} agents")
+
+
+def _asked(state: State) -> tuple[str, ...]:
+    """Those that answered the last rounds, other ones at another tuning."""
+    names = sorted(state.answers, key=lambda name: (-state.answers[name].round, name))
+    if len(names) <= MOST_ASKED:
+        return tuple(sorted(names))
+    first = state.steps % len(names)
+    return tuple(sorted((names[first:] + names[:first])[:MOST_ASKED]))
+
+
+def _proposed(state: State, tune: Ascent, at_ms: int) -> Turn:
+    """Ask what the agents say to the values of a tuning."""
+    tune = msgspec.structs.replace(tune, step=tune.step + 1, since_round=state.round, answers={})
+    precision = shift = None
+    included = {}
+    if tune.best is not None:
+        precision, shift = proposal.belief_of(*tune.best.belief)
+        included = {
+            name: Included(incarnation=one.incarnation, sequence=tune.best.step, factor=1.0)
+            for name, one in sorted(tune.best.answers.items())
+        }
+    message = Tuning(
+        at_ms=at_ms,
+        origin=state.origin,
+        basis=tune.basis,
+        step=tune.step,
+        began=tune.began,
+        asked=tune.asked,
+        is_back=tune.is_back,
+        values=proposal.told(proposals.written(state, tune.values)),
+        columns=proposals.columns(state),
+        precision=precision,
+        shift=shift,
+        included=included,
+    )
+    return Turn(msgspec.structs.replace(state, tuning=tune, steps=tune.step), payload=codec.encode(message))
+
+
+def _ended(state: State, at_ms: int, note: str, gain: float | None = None) -> Turn:
+    """No tuning is under way any more; agents let go of the frames that they kept for it."""
+    message = Tuning(at_ms=at_ms, origin=state.origin, basis=state.basis, step=state.steps, began=state.steps)
+    return Turn(msgspec.structs.replace(state, tuning=None), note, gain, codec.encode(message))
+
+
+def _stepped(tune: Ascent) -> Ascent:
+    """The tuning after the answers to its proposal, with the next one. Raises NumericalError where no number comes of them."""
+    here = _place(tune)
+    best = tune.best
+    if best is None:
+        # the same values again: now that the fleet's belief is known, slopes can be told
+        return msgspec.structs.replace(tune, best=here)
+    if not here.slope:
+        raise NotFinite("no agent told a gradient")
+    difference, readings = _difference(tune, best, here)
+    is_first = not best.slope
+    is_worse = not is_first and not difference >= 0.0
+    rate = tune.rate * (1.0 if is_first else BACK if is_worse else DECAY)
+    place = best if is_worse else here
+    moved, moments = ascent.step(place.values, place.slope, place.moments, rate)
+    is_counted = not is_first and not is_worse
+    return msgspec.structs.replace(
+        tune,
+        values=proposals.bounded(moved),
+        moments=moments,
+        rate=rate,
+        best=place,
+        is_back=is_worse,
+        gain=tune.gain + is_counted * difference / readings,
+        still=tune.still + 1 if is_counted and difference < STILL * readings else 0,
+        taken_back=tune.taken_back + is_worse,
+    )
+
+
+def _place(tune: Ascent) -> Place:
+    """Where the tuning is, from what was answered; agents in order of their names, so that the bits are always the same."""
+    terms = [answer.term for _, answer in sorted(tune.answers.items())]
+    belief = aggregate.posterior(terms, tune.prior_var)
+    return Place(tune.step, tune.values, tune.answers, belief, _slope(tune), tune.moments)
+
+
+def _slope(tune: Ascent) -> dict[str, Array]:
+    """Sum of the agents' slopes, each held to MOST_PULL, and of the prior's; empty where no agent told any."""
+    told = [answer for _, answer in sorted(tune.answers.items()) if answer.slopes]
+    if not told:
+        return {}
+    sizes = [np.sqrt(sum(float(np.sum(slope**2)) for slope in one.slopes.values())) / one.readings for one in told]
+    most = MOST_PULL * float(np.median(sizes))
+    _, total = proposals.log_prior(tune.values, tune.middle)
+    for size, one in zip(sizes, told, strict=True):
+        share = min(1.0, most / size) if size > 0 else 1.0
+        total = {name: slope + share * one.slopes[name] for name, slope in total.items()}
+    return total
+
+
+def _difference(tune: Ascent, best: Place, here: Place) -> tuple[float, float]:
+    """Nats by which one place is better than another, and readings of the agents that answered at both, by which they are judged.
+
+    Raises NotFinite where there are too few of these.
+    """
+    both = [
+        name
+        for name, answer in here.answers.items()
+        if name in best.answers and best.answers[name].incarnation == answer.incarnation
+    ]
+    if len(both) < max(1.0, LEAST_SHARE * len(tune.asked)):
+        raise NotFinite("other agents answered than before")
+    readings = sum(here.answers[name].readings for name in both)
+    return _score(tune, here, both) - _score(tune, best, both), readings
+
+
+def _score(tune: Ascent, place: Place, names: list[str]) -> float:
+    """Log evidence of these agents' readings and log prior of all values, in nats."""
+    answers = [place.answers[name] for name in sorted(names)]
+    belief = place.belief
+    if len(answers) < len(place.answers):
+        belief = aggregate.posterior((answer.term for answer in answers), tune.prior_var)
+    score = aggregate.log_evidence(belief, tune.prior_var) + proposals.log_prior(place.values, tune.middle)[0]
+    return score + sum(answer.constant + answer.log_prior for answer in answers)
+
+
+def _is_over(tune: Ascent) -> bool:
+    is_long = tune.step - tune.began + 1 >= MOST_STEPS
+    return is_long or tune.still >= STILL_STEPS or tune.rate < LEAST_RATE
+
+
+def _concluded(state: State, tune: Ascent, at_ms: int) -> Turn:
+    """The best step as the next basis, where it gains enough and little enough is lost by it."""
+    assert tune.best is not None
+    assert state.feature_map is not None
+    word = f"{tune.step - tune.began + 1} steps, {tune.taken_back} taken back"
+    answers = list(tune.best.answers.values())
+    values = sum(value.size for value in tune.values.values())
+    least = max(LEAST_GAIN, NATS_PER_VALUE * values / sum(one.readings for one in answers))
+    if not tune.gain >= least:
+        return _ended(state, at_ms, f"tuning over ({word}): {tune.gain:.4f} nats per reading are not worth a new basis")
+    new = proposals.basis(state, tune.best.values)
+    loss = float(np.median([one.loss for one in answers]))
+    if not loss <= moves.MOST_LOSS:
+        return _ended(
+            state, at_ms, f"tuning over ({word}): {tune.gain:.4f} nats per reading, but too much would be lost"
+        )
+    moved = basis.tuned(state, new, 1.0 / (1.0 + loss))
+    note = f"new basis: learnt by gradients ({word}), {tune.gain:.4f} nats per reading better"
+    return _ended(moved, at_ms, note, tune.gain)

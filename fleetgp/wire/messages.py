@@ -130,7 +130,7 @@ class Health(Message, frozen=True, kw_only=True, tag="health"):
 class RoundNotice(Message, frozen=True, kw_only=True, tag="round"):
     """A round was opened (answer until deadline_ms) or closed (who answered, what it cost).
 
-    gain: nats per reading that the basis which this round brought is better by on the agents' recent frames; null where it
+    gain: nats per reading by which the basis that this round brought foresees the agents' recent frames better; null where it
     brought none of which that is known.
     """
 
@@ -279,9 +279,10 @@ class Gradient(Message, frozen=True, kw_only=True, tag="gradient"):
 
     origin, step: of the proposal. precision: [Q, F(F+1)/2] upper triangles of P; shift: [Q, F] h; constant: in nats;
     log_prior: of what the agent keeps to itself, in nats. slopes: gradient of the evidence for the shared hyperparameters, by
-    the names and in the units of the proposal's values; empty = it tells none. count: [Q] readings behind it. loss: variance
-    that the agent's past would lose on these values, in shares of the noise. seconds: of the agent's work. has_deviation: as in
-    a Summary.
+    the names and in the units of the proposal's values; empty = it tells none. count: [Q] readings behind it. held_out: log
+    density of newer frames, foreseen from these and from the proposal's belief, in nats; held_out_count: readings of them, 0 = it
+    tells none. loss: variance that the agent's past would lose on these values, in shares of the noise. seconds: of the agent's
+    work. has_deviation: as in a Summary.
     """
 
     FORM: ClassVar[Literal["json", "msgpack"]] = "msgpack"
@@ -297,6 +298,8 @@ class Gradient(Message, frozen=True, kw_only=True, tag="gradient"):
     count: Tensor
     log_prior: float = 0.0
     slopes: dict[str, Tensor] = {}
+    held_out: float = 0.0
+    held_out_count: float = 0.0
     loss: float = 0.0
     seconds: float = 0.0
     has_deviation: bool = True

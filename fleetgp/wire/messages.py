@@ -174,7 +174,7 @@ class Summary(Message, frozen=True, kw_only=True, tag="summary"):
 
     precision: [Q, F(F+1)/2] upper triangles of P; shift: [Q, F] h; count: [Q] frames behind it (decayed);
     noise_variance: [Q], scaled units. (incarnation, sequence) grows with every summary of one agent; incarnation changes
-    when the agent lost its memory. origin: the coordinator's incarnation whose basis this is. deviation_square: [Q, B] mean
+    when the agent lost its memory. Of mixed channels precision and shift have one row for all. origin: the coordinator's incarnation whose basis this is. deviation_square: [Q, B] mean
     square of the agent's deviation by block of features; null = it tells none. cluster_count: [M] recent frames nearest to
     each of the model's centres, 0 where fewer than five, whose sum would tell single readings; null = it tells none;
     cluster_sum: [M, D] their sum, scaled inputs; 0 where the count is. has_deviation: false where the agent takes the shared
@@ -218,7 +218,9 @@ class FleetModel(Message, frozen=True, kw_only=True, tag="model"):
     lengthscale: [D] of the kernel, the same units; columns: [D] which of a frame's inputs they look at;
     centres: [M, D] where the next inducing inputs may lie, scaled inputs; agents tell how many frames are near each.
     origin: incarnation of the coordinator; (origin, basis) names a basis for good. noise_frames: how many frames the noise
-    variance was learnt from; 0 = nothing is known of it yet.
+    variance was learnt from; 0 = nothing is known of it yet. Of mixed channels (schema.mixing) all weights are one vector:
+    precision [1, F(F+1)/2] and shift [1, F]; loadings: [Q, R] of the shared latent functions; log_lengthscale: [D] to the last
+    bit; log_phi: [] logarithm of the scale of an agent's deviation.
     """
 
     FORM: ClassVar[Literal["json", "msgpack"]] = "msgpack"
@@ -241,6 +243,9 @@ class FleetModel(Message, frozen=True, kw_only=True, tag="model"):
     lengthscale: Tensor | None = None
     columns: tuple[int, ...] = ()
     centres: Tensor | None = None
+    loadings: Tensor | None = None
+    log_lengthscale: Tensor | None = None
+    log_phi: Tensor | None = None
 
 
 class Tuning(Message, frozen=True, kw_only=True, tag="tuning"):

@@ -17,7 +17,7 @@ from dashboard import labels
 from fleetgp.store.base import Batch
 from fleetgp.store.sqlite import open_writer
 
-IS_ABSENT = not Path(chromium_path()).exists() and os.environ.get("FLEETGP_REQUIRE_BROWSER") != "1"
+IS_ABSENT = not Path(chromium_path()).exists() and os.environ.get("REQUIRE_BROWSER") != "1"
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(IS_ABSENT, reason=f"no browser at {chromium_path()} (set CHROMIUM)"),

@@ -5,12 +5,15 @@ All that a tuning must know of what its values mean is here.
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 
 from coordinator.state import State
 from fleetgp import inducing, placement
 from fleetgp.arrays import Array
-from fleetgp.features import Basis
+from fleetgp.features import BLOCKS, Basis
+from fleetgp.gp import hyper
+from fleetgp.gp.aggregate import Belief
 from fleetgp.inducing import Inducing
 from fleetgp.scaling import Scaling
 from fleetgp.wire.proposal import INDUCING, LOG_LENGTHSCALE
@@ -74,6 +77,21 @@ def bounded(values: dict[str, Array]) -> dict[str, Array]:
         INDUCING: np.clip(values[INDUCING], -placement.REACH, placement.REACH),
         LOG_LENGTHSCALE: np.clip(values[LOG_LENGTHSCALE], -most, most),
     }
+
+
+def improved(values: dict[str, Array], prior_var: Array, belief: Belief) -> Array:
+    """Prior variance [Q, F] after an EM step for inducing features: a smoother function has larger weights."""
+    size = len(values[INDUCING])
+    scale = hyper.improve_block(prior_var[:, -1], hyper.shared_square(belief)[:, -size:])
+    return np.concatenate((prior_var[:, :-size], np.tile(scale[:, None], (1, size))), axis=1)
+
+
+def with_scales(state: State, prior_var: Array) -> State:
+    """The state with the scale of inducing features that a tuning came to."""
+    assert state.scales is not None
+    is_inducing = np.arange(len(BLOCKS)) == BLOCKS.index("inducing")
+    shared = np.where(is_inducing, prior_var[:, -1:], state.scales.shared)
+    return msgspec.structs.replace(state, scales=state.scales._replace(shared=shared))
 
 
 def _shared(state: State) -> Inducing:

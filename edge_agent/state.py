@@ -13,7 +13,8 @@ from fleetgp.alarm import Alarm
 from fleetgp.arrays import Array
 from fleetgp.calibrate import Calibration
 from fleetgp.gp import parts as modelling
-from fleetgp.gp.learner import Forgetting, Learner
+from fleetgp.gp.engine import Engine
+from fleetgp.gp.learner import Forgetting
 from fleetgp.gp.message import Term
 from fleetgp.gp.parts import Sizes
 from fleetgp.gp.recent import Recent
@@ -72,7 +73,7 @@ class OpenEvent(msgspec.Struct, frozen=True):
 class Shadow(msgspec.Struct, frozen=True):
     """What learner and moments would be had they learnt from the event under way; lead: log of how much better it foresaw."""
 
-    learner: Learner
+    learner: Engine
     moments: Moments
     lead: float = 0.0
 
@@ -104,7 +105,8 @@ class State(msgspec.Struct, frozen=True):
     fleet's next inducing inputs may lie, scaled; empty where none are wanted.
     origin, basis, round: whose and which knowledge is in use; basis 0 = the agent's own. named: which summary of the agent
     that knowledge holds, 0 = none; sent: that one and the newest, oldest first. tuning: of the fleet's basis, where one is
-    under way; nothing that is predicted or told otherwise depends on it.
+    under way; nothing that is predicted or told otherwise depends on it. averaged: origin and step of the average that was
+    answered last (pFedGP).
     """
 
     config: AgentConfig
@@ -118,7 +120,7 @@ class State(msgspec.Struct, frozen=True):
     covariate_age: Array
     calibration: Calibration
     alarm: Alarm
-    learner: Learner | None = None
+    learner: Engine | None = None
     shadow: Shadow | None = None
     event: OpenEvent | None = None
     frame_count: int = 0
@@ -132,6 +134,7 @@ class State(msgspec.Struct, frozen=True):
     named: int = 0
     centres: Array = field(default_factory=lambda: np.zeros((0, 0)))
     tuning: Judged | None = None
+    averaged: tuple[int, int] = (0, 0)
 
 
 class Readings(msgspec.Struct, frozen=True, tag="readings", array_like=True):

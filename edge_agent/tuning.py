@@ -9,12 +9,14 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
+from edge_agent import averaging
 from edge_agent.state import Count, Effect, Judged, Publish, Sent, State, TuningArrived
-from fleetgp.arrays import Array
 from fleetgp.errors import PeerError
-from fleetgp.gp import aggregate, moves
+from fleetgp.gp import aggregate, moves, personal
 from fleetgp.gp import recent as recents
+from fleetgp.gp.aggregate import Belief
 from fleetgp.gp.learner import Learner
+from fleetgp.gp.recent import Judgement
 from fleetgp.wire import codec, proposal
 from fleetgp.wire.convert import to_tensor
 from fleetgp.wire.messages import Gradient, Tuning
@@ -24,19 +26,27 @@ from fleetgp.wire.proposal import Proposed
 REMEMBERED_ANSWERS = 3
 # for a loss that is no number
 MOST_TOLD_LOSS = 1e6
+# where the fleet's belief is not known yet
+NOTHING = Judgement(np.zeros((0, 0)), np.zeros(0), np.zeros((0, 0)))
 
 
 def answer(state: State, event: TuningArrived) -> tuple[State, list[Effect]]:
-    """State and effects after a proposal; nothing of one where the agent learns without the fleet."""
-    if not state.config.parts.shared:
+    """State and effects after a proposal; nothing of one that is for agents of another model."""
+    parts = state.config.parts
+    if not (parts.shared or parts.kernel):
         return state, []
     try:
         tuning = codec.decode(event.payload, Tuning)
+        is_average = set(tuning.values) == {personal.NAME}
+        if parts.kernel:
+            return averaging.answer(state, event, tuning) if is_average else (state, [])
+        if is_average:
+            return state, []
         if not tuning.values:
             return _ended(state), []
         learner = state.learner
         if learner is None or not learner.basis.shared or (tuning.origin, tuning.basis) != (state.origin, state.basis):
-            return _ended(state), [Count("tuning_other_basis")]
+            return state, [Count("tuning_other_basis")]
         judged = _judged(state, tuning, learner)
         if judged is None:
             return state, []
@@ -66,8 +76,11 @@ def _answered(
     state: State, event: TuningArrived, tuning: Tuning, judged: Judged, proposed: Proposed
 ) -> tuple[State, list[Effect]]:
     term, constant = recents.tell(judged.recent, proposed.shared)
-    slopes = _slopes(state, tuning, judged, proposed)
-    if not np.isfinite(constant) or not all(np.all(np.isfinite(part)) for part in (*term, *slopes.values())):
+    cavity = _cavity(state, tuning, judged, proposed)
+    found = recents.judge(judged.recent, proposed.shared, cavity) if cavity is not None else NOTHING
+    slopes = {proposal.INDUCING: found.inducing, proposal.LOG_LENGTHSCALE: found.log_lengthscale}
+    held_out = float(np.nansum(found.held_out))
+    if not all(np.all(np.isfinite(part)) for part in (*term, *slopes.values(), np.array([constant, held_out]))):
         return state, [Count("tuning_numerical", 1, "no number comes of the evidence at a proposal")]
     precision, shift = proposal.belief_of(*term)
     gradient = Gradient(
@@ -81,7 +94,9 @@ def _answered(
         shift=shift,
         constant=constant,
         count=to_tensor(judged.recent.readings),
-        slopes=proposal.told(slopes),
+        slopes=proposal.told(slopes) if cavity is not None else {},
+        held_out=held_out,
+        held_out_count=float(np.sum(np.isfinite(found.held_out))),
         loss=_loss(state, proposed),
         has_deviation=state.config.parts.deviation,
     )
@@ -91,18 +106,13 @@ def _answered(
     return msgspec.structs.replace(state, tuning=judged), [Publish("gradient", gradient, key="gradient")]
 
 
-def _slopes(state: State, tuning: Tuning, judged: Judged, proposed: Proposed) -> dict[str, Array]:
-    """Gradient of the evidence by name; empty where the fleet's belief without this agent is not known."""
-    if proposed.belief is None:
-        return {}
-    cavity, named = proposed.belief, _named(state, tuning)
-    if state.config.agent_id in tuning.included:
-        own = next((one.term for one in judged.sent if one.sequence == named), None)
-        if own is None:
-            return {}
-        cavity = aggregate.cavity(cavity, own)
-    found = recents.slope(judged.recent, proposed.shared, cavity)
-    return {proposal.INDUCING: found.inducing, proposal.LOG_LENGTHSCALE: found.log_lengthscale}
+def _cavity(state: State, tuning: Tuning, judged: Judged, proposed: Proposed) -> Belief | None:
+    """The fleet's belief without this agent; None where it is not known."""
+    if proposed.belief is None or state.config.agent_id not in tuning.included:
+        return proposed.belief
+    named = _named(state, tuning)
+    own = next((one.term for one in judged.sent if one.sequence == named), None)
+    return aggregate.cavity(proposed.belief, own) if own is not None else None
 
 
 def _named(state: State, tuning: Tuning) -> int:

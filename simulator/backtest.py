@@ -85,7 +85,7 @@ def _run(task: Task, model: Model) -> dict[str, Any]:
     streams, described, choice = task.understood
     plan = Plan(
         agent=AgentConfig(agent_id="backtest", schema=described.schema, is_live=False, model=model),
-        round_ms=task.round_ms if parts(model).shared else 0,
+        round_ms=task.round_ms if _has_rounds(model) else 0,
         start_ms=task.start_ms,
         end_ms=task.end_ms,
         joins=task.joins,
@@ -113,6 +113,10 @@ def _run(task: Task, model: Model) -> dict[str, Any]:
         "warnings": warnings,
         "chosen": told(described, choice),
     }
+
+
+def _has_rounds(model: Model) -> bool:
+    return parts(model).shared or parts(model).kernel
 
 
 def paced(name: str, records: Iterator[Record], interval_s: float, warnings: list[str]) -> Iterator[Record]:
@@ -178,7 +182,7 @@ def _report(accuracy: Accuracy, outcome: Outcome, skipped: Skipped, model: Model
     last = {event.event_id: event for event in outcome.events}
     return {
         "model": model,
-        "mode": "fleet" if parts(model).shared else "alone",
+        "mode": "fleet" if _has_rounds(model) else "alone",
         **accuracy.report(),
         "frames": outcome.frames,
         "seconds": round(seconds, 3),

@@ -72,13 +72,13 @@ def devices(argv: list[str]) -> int:
 
 def backtest(argv: list[str]) -> int:
     """run recordings through a fleet as fast as they go, and report accuracy and coverage"""
-    from fleetgp.models import SELECTABLE, WORDS
+    from fleetgp.models import MODELS, WORDS
 
     parser = argparse.ArgumentParser(
         prog="fleetgp backtest",
         description="Runs recorded files through the agents' and the coordinator's own brains on a simulated clock, one\n"
         "device an agent: the live system, as fast as this machine can.",
-        epilog="\n".join(["models:", *(f"  {model:<14}{WORDS[model]}" for model in SELECTABLE)]),
+        epilog="\n".join(["models:", *(f"  {model:<14}{WORDS[model]}" for model in MODELS)]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help=FORMS)

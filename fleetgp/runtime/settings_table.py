@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fleetgp.models import SELECTABLE
+from fleetgp.models import MODELS
 
 Value = str | int | float | bool
 
@@ -129,8 +129,8 @@ SETTINGS: tuple[Setting, ...] = (
         "agent.model",
         "full",
         "",
-        "which parts of the model it works with: all, fewer, or none of the fleet's; docs/models.md tells them apart",
-        choices=SELECTABLE,
+        "which parts of the model it works with: all, fewer, or none of the fleet's; docs/model.md tells them apart",
+        choices=MODELS,
     ),
     Setting(
         "agent.snapshot_s",

@@ -77,7 +77,8 @@ def test_each_of_a_mixed_fleet_is_what_its_model_says(mixed: Hub, model: Model) 
     shared, local = state.learner.basis.shared, state.learner.basis.local
     assert (model in mixed.coordinator.answers) == (model in mixed.coordinator.told) == of.shared
     assert (state.basis > 0) == of.shared == bool(state.sent)
-    assert said(mixed, model) == (["summary"] if of.shared else [])
+    assert [kind for kind in said(mixed, model) if kind != "bootstrap"] == (["summary"] if of.shared else [])
+    assert (model in mixed.coordinator.averaging.members) == of.kernel
     assert (shared is not None) == (of.shared or of.deviation)
     assert (local is not None) == of.local
     is_sure = bool(np.all(state.learner.knowledge.deviation_var == hyper.NO_DEVIATION))

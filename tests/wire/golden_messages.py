@@ -232,11 +232,14 @@ GRADIENT = Gradient(
     count=tensor(2, numbers=(512.0, 511.0)),
     log_prior=-0.5,
     slopes={"inducing": tensor(2, 1, numbers=(0.25, -4.0)), "log_lengthscale": tensor(1, numbers=(12.5,))},
+    held_out=-256.5,
+    held_out_count=250.0,
     loss=0.125,
     seconds=0.0625,
 )
 
 SUMMARY_C = msgspec.structs.replace(SUMMARY_B, has_deviation=False)
+BOOTSTRAP_C = msgspec.structs.replace(BOOTSTRAP_B, has_summary=False)
 GRADIENT_B = msgspec.structs.replace(GRADIENT, has_deviation=False)
 
 # Golden file -> the message in it. Files are never edited, only added: a new form is a new file, under another letter.
@@ -247,7 +250,7 @@ GOLDEN: dict[str, Message] = {
     "event-v1.json": EVENT,
     "health-v1.json": HEALTH,
     "round-v1b.json": ROUND_B,
-    "bootstrap-v1b.bin": BOOTSTRAP_B,
+    "bootstrap-v1c.bin": BOOTSTRAP_C,
     "summary-v1c.bin": SUMMARY_C,
     "model-v1b.bin": MODEL_B,
     "tuning-v1.bin": TUNING,
@@ -262,6 +265,7 @@ READ_ONLY: dict[str, Message] = {
     "prediction-v1c.json": PREDICTION_C,
     "round-v1.json": ROUND,
     "bootstrap-v1.bin": BOOTSTRAP,
+    "bootstrap-v1b.bin": BOOTSTRAP_B,
     "summary-v1.bin": SUMMARY,
     "summary-v1b.bin": SUMMARY_B,
     "model-v1.bin": MODEL,

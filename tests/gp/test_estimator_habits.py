@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+from multiprocessing.reduction import ForkingPickler
 
 import numpy as np
 import pytest
@@ -58,10 +58,16 @@ def test_options_are_told_and_set_as_scikit_learn_has_it() -> None:
         PFedHGP((1, 2))  # type: ignore[arg-type]
 
 
-def test_a_pickled_fleet_foresees_and_learns_on_as_before(fitted: PFedHGP) -> None:
-    again, x = pickle.loads(pickle.dumps(fitted)), np.linspace(0, 5, 7)
+def carried(model: PFedHGP) -> PFedHGP:
+    """As a pool of processes carries it."""
+    result: PFedHGP = ForkingPickler.loads(ForkingPickler.dumps(model))
+    return result
+
+
+def test_a_fleet_carried_to_another_process_foresees_and_learns_on_as_before(fitted: PFedHGP) -> None:
+    again, x = carried(fitted), np.linspace(0, 5, 7)
     np.testing.assert_array_equal(again.predict("a", x), fitted.predict("a", x))
-    twice = pickle.loads(pickle.dumps(fitted))
+    twice = carried(fitted)
     for one in (again, twice):
         one.partial_fit({"a": line(3, 5)}).add_client("c", *line(4, 6))
     np.testing.assert_array_equal(again.predict("c", x), twice.predict("c", x))
@@ -83,7 +89,7 @@ def test_a_client_without_a_frame_is_foreseen_by_the_others_and_learns_when_fram
 
 def test_a_client_far_outside_of_the_inducing_inputs_is_unsure_and_spoils_nobody_elses(fitted: PFedHGP) -> None:
     """Its own noise learns what features cannot say: the law there stays as wide as its readings vary."""
-    model, x = pickle.loads(pickle.dumps(fitted)), np.linspace(0, 5, 9)
+    model, x = carried(fitted), np.linspace(0, 5, 9)
     far, Y = line(5, 12)
     model.add_client("far", far + 1e6, Y)
     mean, cov = model.predict("far", far + 1e6, return_cov=True)

@@ -62,8 +62,7 @@ def _evidence(state: State, tune: Ascent, message: Gradient) -> Evidence:
     )
     if not is_sound:
         raise PeerError("range", f"{message.agent} sent an evidence that no readings lead to")
-    most = intake.most_deviation(message.has_deviation, tune.deviation_var)
-    intake.check_precision(message.agent, precision, most)
+    proposals.check_precision(state, message, precision, tune.deviation_var)
     slopes = {}
     if message.slopes:
         shapes = {name: value.shape for name, value in tune.values.items()}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from coordinator import basis, fleet, intake
+from coordinator import basis, fleet, intake, mixed_proposals
 from coordinator.intake import Contents
 from coordinator.state import State
 from fleetgp import features, scaling
@@ -109,10 +109,7 @@ def contents(message: Summary, shared: Shared) -> Contents:
     if not np.all(np.abs(shift) <= intake.LARGEST):
         raise PeerError("range", f"{message.agent} sent numbers that no readings lead to")
     precision = from_triangles(triangles, size)
-    if not np.all(np.abs(precision) <= intake.LARGEST):
-        raise PeerError("range", f"{message.agent} sent a precision beyond {intake.LARGEST:g}")
-    if not np.all(np.linalg.eigvalsh(precision)[:, 0] >= -intake.INDEFINITE):
-        raise PeerError("indefinite", f"{message.agent} sent a precision that is not positive semidefinite")
+    mixed_proposals.check_precision(message.agent, precision)
     if np.linalg.eigvalsh(precision)[0, -1] > _most(shared, noise_var, count):
         raise PeerError("range", f"{message.agent} claims to know more than its frames can tell")
     return Contents(Term(precision, shift), noise_var, count, None, None)

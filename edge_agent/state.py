@@ -16,6 +16,7 @@ from fleetgp.gp import parts as modelling
 from fleetgp.gp.engine import Engine
 from fleetgp.gp.learner import Forgetting
 from fleetgp.gp.message import Term
+from fleetgp.gp.mixed_recent import MixedRecent
 from fleetgp.gp.parts import Sizes
 from fleetgp.gp.recent import Recent
 from fleetgp.models import Model, Parts, parts
@@ -92,7 +93,7 @@ class Judged(msgspec.Struct, frozen=True):
     origin: int
     began: int
     step: int
-    recent: Recent
+    recent: Recent | MixedRecent
     sent: tuple[Sent, ...] = ()
 
 

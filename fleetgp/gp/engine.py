@@ -9,8 +9,8 @@ import numpy as np
 
 from fleetgp import features
 from fleetgp.arrays import Array
-from fleetgp.gp import learner as learning
 from fleetgp.gp import layers, mixed, mixed_solve, moves, parts, position
+from fleetgp.gp import learner as learning
 from fleetgp.gp.learner import Forecast, Forgetting, Inputs, Learner
 from fleetgp.gp.message import Term
 from fleetgp.gp.mixed_state import Guess, Mixed

@@ -18,7 +18,6 @@ from fleetgp.gp.climb import Curvature, climb
 from fleetgp.gp.hierarchy import Own
 from fleetgp.gp.mixed_state import Climbing, Mixed
 from fleetgp.gp.ring import SIZE
-from fleetgp.gp.slopes import Frames
 from fleetgp.gp.tune import Cavity
 
 # of one step: the first at the place itself
@@ -39,7 +38,7 @@ def improved(learner: Mixed) -> Mixed:
     """The learner with own values that its recent frames find likelier, to be solved next; the next step is put on its way."""
     learner = mixed_solve.folded(learner)
     at = learner.frames + min(max(LEAST_APART, learner.frames / GROWTH), MOST_APART)
-    frames = recent(learner)
+    frames = slopes.frames(*thinned(learner))
     known, is_free = learner.known, is_length_free(learner)
     start = learner.start._replace(noise_var=known.noise_guess)
     marginal = learner.own._replace(log_noise_var=np.log(learner.noise_var))
@@ -64,13 +63,13 @@ def improved(learner: Mixed) -> Mixed:
     return msgspec.structs.replace(mixed_solve.moved(learner, known.shared, own), climbing=kept)
 
 
-def recent(learner: Mixed) -> Frames:
-    """Frames of the ring as evidence takes them: whole ones, so far apart that what they err by hardly goes on."""
+def thinned(learner: Mixed) -> tuple[Array, Array]:
+    """Positions [n, D] and readings [n, Q] of the ring, oldest first, so far apart that what they err by hardly goes on."""
     ring, rho = learner.ring, float(np.max(learner.rho, initial=0.0))
     thin = max(1, round(min((1 + rho) / (1 - rho), MOST_THIN)), math.ceil(len(ring.x) / MOST_FRAMES))
-    picked = slice(len(ring.x) - 1, None, -thin) if len(ring.x) else slice(0)
+    picked = np.arange(len(ring.x) - 1, -1, -thin)[::-1]
     Y = np.where(ring.weights >= LEAST_WEIGHT, ring.y, np.nan)
-    return slopes.frames(ring.x[picked], Y[picked])
+    return ring.x[picked], Y[picked]
 
 
 def cavity(learner: Mixed) -> Cavity:

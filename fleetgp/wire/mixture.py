@@ -85,17 +85,17 @@ def read(model: FleetModel, schema: Schema) -> Mixture:
         raise PeerError("range", f"a number of the model is beyond {LARGEST:g}")
     if not model.noise_frames >= 0:
         raise PeerError("range", f"a noise learnt from {model.noise_frames:g} frames")
-    _check(shared, plan, position.start(plan, scaling).lengthscale_g)
+    check_shared(shared, position.start(plan, scaling).lengthscale_g)
     return Mixture(scaling, shared, Belief(from_triangles(triangles, F), shift), noise_var, model.noise_frames)
 
 
-def _check(shared: Shared, plan: position.Plan, usual: Array) -> None:
-    """usual [D]: lengthscale of a position as wide as the scale says."""
+def check_shared(shared: Shared, usual: Array) -> None:
+    """Raise PeerError ``range`` where nothing can come of them; usual [D]: lengthscale of a position as wide as the scale says."""
     if not np.all(np.abs(shared.Zg) <= FURTHEST) or not np.all(np.abs(shared.Bg) <= np.exp(MOST_LOG)):
         raise PeerError("range", "a loading or an inducing input of the model is beyond all sense")
     if abs(float(shared.log_phi)) > MOST_LOG or not np.all(np.abs(shared.log_lengthscale - np.log(usual)) <= MOST_LOG):
         raise PeerError("range", "a lengthscale or the deviation's scale is beyond all sense")
     try:
-        inducing.make(plan.kernel, tuple(range(len(usual))), shared.Zg, np.exp(shared.log_lengthscale))
+        inducing.make("se", tuple(range(len(usual))), shared.Zg, np.exp(shared.log_lengthscale))
     except NumericalError as err:
         raise PeerError("range", f"no features come of the inducing inputs: {err}") from err

@@ -49,19 +49,20 @@ def _evidence(state: State, tune: Ascent, message: Gradient) -> Evidence:
     Q, F = tune.deviation_var.shape
     precision = from_triangles(to_array(message.precision, (Q, F * (F + 1) // 2), "precision"), F)
     shift, count = to_array(message.shift, (Q, F), "shift"), to_array(message.count, (Q,), "count")
-    if np.any(count < 0) or message.loss < 0:
+    if np.any(count < 0) or message.loss < 0 or message.held_out_count < 0:
         raise PeerError("negative", f"{message.agent} sent a negative count or loss")
-    readings = float(np.sum(count))
+    readings, others = float(np.sum(count)), message.held_out_count
     is_sound = (
         1 <= readings <= MOST_READINGS
         and np.all(np.abs(shift) <= intake.LARGEST)
         and LEAST_NATS * readings <= message.constant <= MOST_NATS * readings
+        and others <= MOST_READINGS
+        and LEAST_NATS * others <= message.held_out <= MOST_NATS * others
         and abs(message.log_prior) <= abs(LEAST_NATS)
     )
     if not is_sound:
         raise PeerError("range", f"{message.agent} sent an evidence that no readings lead to")
-    most = intake.most_deviation(message.has_deviation, tune.deviation_var)
-    intake.check_precision(message.agent, precision, most)
+    proposals.check_precision(state, message, precision, tune.deviation_var)
     slopes = {}
     if message.slopes:
         shapes = {name: value.shape for name, value in tune.values.items()}
@@ -69,11 +70,14 @@ def _evidence(state: State, tune: Ascent, message: Gradient) -> Evidence:
         if not all(np.all(np.abs(slope) <= MOST_SLOPE * readings) for slope in slopes.values()):
             raise PeerError("range", f"{message.agent} sent a gradient that no readings lead to")
     return Evidence(
+        message.step,
         message.incarnation,
         Term(precision, shift),
         message.constant,
         message.log_prior,
         readings,
         slopes,
+        message.held_out,
+        message.held_out_count,
         message.loss,
     )

@@ -74,6 +74,9 @@ def common(schema: Schema) -> Schema:
         harmonics=schema.harmonics,
         inducing=schema.inducing,
         kernel=schema.kernel,
+        mixing=schema.mixing,
+        position=schema.position,
+        ranks=schema.ranks,
     )
 
 
@@ -106,21 +109,24 @@ def contents(message: Summary, schema: Schema, deviation_var: Array) -> Contents
     Q, size = deviation_var.shape
     triangles = to_array(message.precision, (Q, size * (size + 1) // 2), "precision")
     shift = to_array(message.shift, (Q, size), "shift")
-    noise_var = to_array(message.noise_variance, (Q,), "noise_variance")
-    count = to_array(message.count, (Q,), "count")
-    if np.any(count < 0) or np.any(noise_var <= 0):
-        raise PeerError("negative", f"{message.agent} sent a negative count or a noise variance that is not positive")
-    is_sound = (
-        np.all(count <= MOST_READINGS)
-        and np.all((noise_var >= 1 / LARGEST) & (noise_var <= LARGEST))
-        and np.all(np.abs(shift) <= LARGEST)
-    )
-    if not is_sound:
+    noise_var, count = noise_and_count(message, Q)
+    if not np.all(np.abs(shift) <= LARGEST):
         raise PeerError("range", f"{message.agent} sent numbers that no readings lead to")
     precision = from_triangles(triangles, size)
     check_precision(message.agent, precision, most_deviation(message.has_deviation, deviation_var))
     square = _deviation_square(message, Q)
     return Contents(Term(precision, shift), noise_var, count, square, _sums(message, schema))
+
+
+def noise_and_count(message: Summary, channels: int) -> tuple[Array, Array]:
+    """Noise variance [Q] and frames [Q]. Raises PeerError ``shape``, ``finite``, ``negative`` or ``range``."""
+    noise_var = to_array(message.noise_variance, (channels,), "noise_variance")
+    count = to_array(message.count, (channels,), "count")
+    if np.any(count < 0) or np.any(noise_var <= 0):
+        raise PeerError("negative", f"{message.agent} sent a negative count or a noise variance that is not positive")
+    if not (np.all(count <= MOST_READINGS) and np.all((noise_var >= 1 / LARGEST) & (noise_var <= LARGEST))):
+        raise PeerError("range", f"{message.agent} sent numbers that no readings lead to")
+    return noise_var, count
 
 
 def most_deviation(has_deviation: bool, deviation_var: Array) -> Array:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from coordinator import averaging, basis, closing, fleet, gradients, intake, tuning
+from coordinator import averaging, basis, closing, fleet, gradients, intake, mixed, tuning
 from coordinator.state import (
     Answer,
     BootstrapArrived,
@@ -110,8 +110,10 @@ def _take_answer(state: State, agent_id: str, payload: bytes) -> State:
         raise _other_schema(agent_id, summary.signature)
     _check_newer(summary, state.answers.get(agent_id))
     _check_room(state, agent_id)
-    _, deviation_var = fleet.variances(state)
-    said = intake.contents(summary, state.schema, deviation_var)
+    if state.mixture is not None:
+        said = mixed.contents(summary, state.mixture)
+    else:
+        said = intake.contents(summary, state.schema, fleet.variances(state)[1])
     answer = Answer(
         summary.incarnation,
         summary.sequence,
@@ -214,13 +216,15 @@ def _span_ms(state: State) -> int:
 
 
 def _close(state: State, current: Round, at_ms: int) -> tuple[State, list[Effect]]:
-    state, note = basis.renew(closing.move_centres(closing.improve_scales(_forget(state))))
+    state, note = _renewed(_forget(state))
     turned = tuning.turn(state, at_ms)
     if not turned.payload:  # one proposal at a time
         averaged = averaging.turn(turned.state, at_ms)
         turned = turned._replace(state=averaged.state, payload=averaged.payload)
     state = turned.state
-    payload = codec.encode(fleet.model(state, at_ms)) if state.feature_map is not None else b""
+    payload = b""
+    if state.feature_map is not None:
+        payload = codec.encode(fleet.model(state, at_ms) if state.mixture is None else mixed.model(state, at_ms))
     notice = RoundNotice(
         at_ms=at_ms,
         round=state.round,
@@ -240,6 +244,13 @@ def _close(state: State, current: Round, at_ms: int) -> tuple[State, list[Effect
     # an agent must be on the basis that is tuned before it can answer
     effects += [PublishTuning(turned.payload)] if turned.payload else []
     return msgspec.structs.replace(state, open_round=None), [*effects, PublishRound(notice)]
+
+
+def _renewed(state: State) -> tuple[State, str]:
+    """What is learnt when a round closes, and a word on a new basis."""
+    if state.schema is not None and state.schema.is_mixed:
+        return mixed.renew(state)
+    return basis.renew(closing.move_centres(closing.improve_scales(state)))
 
 
 def _forget(state: State) -> State:

@@ -10,6 +10,7 @@ from fleetgp.arrays import Array
 from fleetgp.features import Basis
 from fleetgp.gp.aggregate import Belief
 from fleetgp.gp.ascent import Momentum
+from fleetgp.gp.hierarchy import Shared
 from fleetgp.gp.hyper import Scales
 from fleetgp.gp.message import Term
 from fleetgp.placement import Centres, Sums
@@ -69,21 +70,25 @@ class Round(msgspec.Struct, frozen=True):
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """What an agent answered to a proposal: log p(y | v) = constant - v^T P v / 2 + h^T v of its recent frames, the log prior of
-    what it keeps, readings behind it, slopes by name in scaled inputs (empty = none told), and what its past would lose."""
+    """What an agent answered to the proposal of a step: log p(y | v) = constant - v^T P v / 2 + h^T v of its recent frames, the log prior of
+    what it keeps, readings behind it, slopes by name in scaled inputs (empty = none told), nats of the frames held out and
+    their readings (0 = none told), and what its past would lose."""
 
+    step: int
     incarnation: int
     term: Term
     constant: float
     log_prior: float
     readings: float
     slopes: dict[str, Array]
+    held_out: float
+    held_out_readings: float
     loss: float
 
 
 class Place(msgspec.Struct, frozen=True):
     """Where a step was: its number, values, what was answered there, the fleet's belief from that, the slope of evidence and prior
-    (empty where none is known yet), and Adam's moments before the step from there."""
+    (empty where none is known yet), Adam's moments before the step from there, and the prior variance [Q, F] that it is under."""
 
     step: int
     values: dict[str, Array]
@@ -91,16 +96,19 @@ class Place(msgspec.Struct, frozen=True):
     belief: Belief
     slope: dict[str, Array]
     moments: Momentum
+    prior_var: Array
 
 
 class Ascent(msgspec.Struct, frozen=True):
     """A tuning of the basis under way.
 
-    basis: live when it began; prior_var, deviation_var [Q, F]: of then, so that all steps are judged alike; middle: where values
-    began, which is the middle of their priors. began: number of its first step; step: of the one that is being answered; asked: agents that are to
-    answer; since_round: when that was asked; answers: so far. values, rate: the proposal, in scaled inputs, and by how much it may
-    have moved; moments: Adam's at it; is_back: the step before was worse. best: the best step so far; gain: nats per reading that
-    it is better by than the first. still: steps in a row that brought nearly nothing; taken_back: steps that were worse.
+    basis: live when it began; deviation_var [Q, F]: of then; prior_var [Q, F]: that of inducing features follows their
+    lengthscales by EM, the others' stays; middle: where values began, which is the middle of their priors. began: number of its first step; step: of the one that is being answered; asked:
+    agents that are to answer; since_round: when that was asked; answers: so far. values, rate: the proposal, in scaled inputs,
+    and by how much it may have moved; moments: Adam's at it; is_back: the step before was worse. best: the step with
+    the most evidence, from which it climbs on; first: the live basis; chosen: the step that foresees frames
+    held out best; gain: nats per reading of these that it is better by than the live basis; still: steps since then. taken_back:
+    steps that had less evidence than the best.
     """
 
     basis: int
@@ -117,6 +125,8 @@ class Ascent(msgspec.Struct, frozen=True):
     is_back: bool = False
     answers: dict[str, Evidence] = {}
     best: Place | None = None
+    first: Place | None = None
+    chosen: Place | None = None
     gain: float = 0.0
     still: int = 0
     taken_back: int = 0
@@ -147,7 +157,7 @@ class State(msgspec.Struct, frozen=True):
 
     origin: UTC ms of the first start with this memory; (origin, basis) names a basis for good. feature_map: the basis, None
     while there is none; based_on: readings behind its scaling, per input [K]; placed_on: readings when its inducing inputs
-    were placed. scales: prior variances by block. centres: where inducing inputs may go, None where none are wanted; sums:
+    were placed. mixture: shared values where channels are mixed. scales: prior variances by block. centres: where inducing inputs may go, None where none are wanted; sums:
     what agents told of their frames near them since the last close; moves, told_frames: rounds in which the centres moved
     and frames behind that. next_ms: when the next round opens. tuning: of the basis, None while none is under way; steps: of
     all tunings so far; tuned_on: frames of the fleet when the last one began; is_tuned: whether the inducing inputs came of one.
@@ -159,6 +169,7 @@ class State(msgspec.Struct, frozen=True):
     schema: Schema | None = None
     basis: int = 0
     feature_map: Basis | None = None
+    mixture: Shared | None = None
     based_on: tuple[float, ...] = ()
     placed_on: float = 0.0
     scales: Scales | None = None

@@ -141,7 +141,8 @@ def level_line(unit: str, expected: float, fleet: float, even: float) -> str:
     if abs(own) <= even:
         return f"Runs where the fleet would have it: at {quantity(expected, unit, even)} on average."
     word, there = "above" if own > 0 else "below", quantity(fleet, unit, own)
-    return f"Runs {quantity(abs(own), unit)} {word} where the fleet would have it: at {quantity(expected, unit, own)}, not {there}."
+    here = quantity(expected, unit, own)
+    return f"Runs {quantity(abs(own), unit)} {word} where the fleet would have it, all else as it is: at {here}, not {there}."
 
 
 def step_line(unit: str, shared: float, own: float) -> str:

@@ -26,29 +26,29 @@ def answer(state: State, event: TuningArrived, tuning: Tuning) -> tuple[State, l
     if not np.all(np.abs(value) <= proposal.LARGEST_LOG):
         raise PeerError("range", "a lengthscale is beyond all sense")
     learner = state.learner
-    if learner is None or learner.basis.local is None or state.averaged == (tuning.origin, tuning.step):
+    if not isinstance(learner, Learner) or learner.basis.local is None:
         return state, []
-    state, refused = _taken(state, value)
+    if state.averaged == (tuning.origin, tuning.step):
+        return state, []
+    state, refused = _taken(state, learner, value)
     state = msgspec.structs.replace(state, averaged=(tuning.origin, tuning.step))
     if len(learner.ring.inputs) < recents.LEAST_FRAMES:
         return state, refused
-    return state, [*refused, _told(state, event, tuning, value)]
+    assert isinstance(state.learner, Learner)
+    return state, [*refused, _told(state, state.learner, event, tuning, value)]
 
 
-def _taken(state: State, value: Array) -> tuple[State, list[Effect]]:
-    assert state.learner is not None
+def _taken(state: State, learner: Learner, value: Array) -> tuple[State, list[Effect]]:
     try:
-        learner, shadow = personal.moved(state.learner, value), state.shadow
-        if shadow is not None:
+        moved, shadow = personal.moved(learner, value), state.shadow
+        if shadow is not None and isinstance(shadow.learner, Learner):
             shadow = msgspec.structs.replace(shadow, learner=personal.moved(shadow.learner, value))
     except BasisRefused as err:
         return state, [Count("basis_refused", 1, str(err))]
-    return msgspec.structs.replace(state, learner=learner, shadow=shadow), []
+    return msgspec.structs.replace(state, learner=moved, shadow=shadow), []
 
 
-def _told(state: State, event: TuningArrived, tuning: Tuning, value: Array) -> Effect:
-    learner: Learner | None = state.learner
-    assert learner is not None
+def _told(state: State, learner: Learner, event: TuningArrived, tuning: Tuning, value: Array) -> Effect:
     try:
         way, readings = personal.climbed(learner, value)
     except NumericalError as err:

@@ -24,7 +24,7 @@ from fleetgp.alarm import Alarm
 from fleetgp.arrays import Array, Mask
 from fleetgp.errors import NumericalError
 from fleetgp.gp import batch, density, moves
-from fleetgp.gp.learner import Forecast
+from fleetgp.gp.learner import Forecast, Learner
 from fleetgp.schema import Channel
 from fleetgp.score import scores
 from fleetgp.wire.messages import ChannelPrediction, Prediction
@@ -107,7 +107,7 @@ def _until_moved(state: State, table: Rows) -> int:
 
 def _chunk(state: State, frames: list[Frame], table: Rows, known: Before) -> Taken:
     """Take frames that are ordinary by all that is known before they are foreseen, n >= 1."""
-    assert state.learner is not None
+    assert isinstance(state.learner, Learner)
     inputs = history.foreseen_from(state, known, table.at_ms)
     observed, rule, is_split = table.values[:, : len(state.age)], state.config.forgetting, state.config.layers
     learner, forecast = batch.foresee_and_learn(state.learner, inputs, observed, rule, is_split)

@@ -9,8 +9,9 @@ import numpy as np
 
 from edge_agent.state import AgentConfig, Shadow, State
 from edge_agent.watch import LOCAL_FRAMES
-from fleetgp.gp import parts
-from fleetgp.gp.learner import Learner
+from fleetgp.gp import engine, mixed, parts, position
+from fleetgp.gp.engine import Engine
+from fleetgp.gp.mixed_state import Mixed
 
 
 class Remodelled(NamedTuple):
@@ -57,9 +58,11 @@ def _switched(state: State) -> State:
     return msgspec.structs.replace(state, learner=_learner(state, state.learner), shadow=shadow)
 
 
-def _learner(state: State, learner: Learner) -> Learner:
+def _learner(state: State, learner: Engine) -> Engine:
     """With the layers of the model in use; those that are missing are placed if there are frames enough in the ring."""
     config = state.config
+    if isinstance(learner, Mixed):
+        return mixed.switched(learner, position.plan(config.schema, config.local_inducing, config.parts))
     learner = parts.switched(learner, config.parts, config.own_sizes, is_of_fleet=state.basis > 0)
     if learner.frames < LOCAL_FRAMES:
         return learner
@@ -70,11 +73,11 @@ def _said(before: State, after: State, old: AgentConfig) -> str:
     new = after.config
     words = [f"agent.model was {old.model} and is {new.model}: what was learnt is kept"]
     if before.learner is not None and after.learner is not None:
-        was, now = before.learner.basis, after.learner.basis
-        if was.local and not now.local:
+        was, now = engine.has_local(before.learner), engine.has_local(after.learner)
+        if was and not now:
             words.append("its private part is let go")
-        if now.local and not was.local:
-            words.append(f"a private part begins with the last {len(after.learner.ring.inputs)} frames")
+        if now and not was:
+            words.append(f"a private part begins with the last {engine.frames_at_hand(after.learner)} frames")
     if old.parts.shared and not new.parts.shared:
         forgets = "" if new.parts.kernel else ", and the fleet forgets this agent"
         words.append(f"what the fleet knew is not used any more{forgets}")

@@ -13,8 +13,10 @@ from fleetgp.alarm import Alarm
 from fleetgp.arrays import Array
 from fleetgp.calibrate import Calibration
 from fleetgp.gp import parts as modelling
-from fleetgp.gp.learner import Forgetting, Learner
+from fleetgp.gp.engine import Engine
+from fleetgp.gp.learner import Forgetting
 from fleetgp.gp.message import Term
+from fleetgp.gp.mixed_recent import MixedRecent
 from fleetgp.gp.parts import Sizes
 from fleetgp.gp.recent import Recent
 from fleetgp.models import Model, Parts, parts
@@ -72,7 +74,7 @@ class OpenEvent(msgspec.Struct, frozen=True):
 class Shadow(msgspec.Struct, frozen=True):
     """What learner and moments would be had they learnt from the event under way; lead: log of how much better it foresaw."""
 
-    learner: Learner
+    learner: Engine
     moments: Moments
     lead: float = 0.0
 
@@ -91,7 +93,7 @@ class Judged(msgspec.Struct, frozen=True):
     origin: int
     began: int
     step: int
-    recent: Recent
+    recent: Recent | MixedRecent
     sent: tuple[Sent, ...] = ()
 
 
@@ -119,7 +121,7 @@ class State(msgspec.Struct, frozen=True):
     covariate_age: Array
     calibration: Calibration
     alarm: Alarm
-    learner: Learner | None = None
+    learner: Engine | None = None
     shadow: Shadow | None = None
     event: OpenEvent | None = None
     frame_count: int = 0

@@ -9,17 +9,16 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from edge_agent import averaging
+from edge_agent import averaging, judging
+from edge_agent.judging import Proposed
 from edge_agent.state import Count, Effect, Judged, Publish, Sent, State, TuningArrived
-from fleetgp.arrays import Array
 from fleetgp.errors import PeerError
-from fleetgp.gp import aggregate, moves, personal
-from fleetgp.gp import recent as recents
-from fleetgp.gp.learner import Learner
+from fleetgp.gp import aggregate, personal
+from fleetgp.gp.aggregate import Belief
+from fleetgp.gp.engine import Engine
 from fleetgp.wire import codec, proposal
 from fleetgp.wire.convert import to_tensor
 from fleetgp.wire.messages import Gradient, Tuning
-from fleetgp.wire.proposal import Proposed
 
 # beside the one that the proposal names: a step may be taken back, and its answer then is named again
 REMEMBERED_ANSWERS = 3
@@ -42,12 +41,16 @@ def answer(state: State, event: TuningArrived) -> tuple[State, list[Effect]]:
         if not tuning.values:
             return _ended(state), []
         learner = state.learner
-        if learner is None or not learner.basis.shared or (tuning.origin, tuning.basis) != (state.origin, state.basis):
-            return _ended(state), [Count("tuning_other_basis")]
+        if (
+            learner is None
+            or not judging.can_be_tuned(learner)
+            or (tuning.origin, tuning.basis) != (state.origin, state.basis)
+        ):
+            return state, [Count("tuning_other_basis")]
         judged = _judged(state, tuning, learner)
         if judged is None:
             return state, []
-        return _answered(state, event, tuning, judged, proposal.read(tuning, state.config.schema))
+        return _answered(state, event, tuning, judged, judging.read(tuning, state.config.schema, learner))
     except PeerError as err:
         return state, [Count(f"tuning_{err.code}", 1, err.detail)]
 
@@ -56,25 +59,25 @@ def _ended(state: State) -> State:
     return msgspec.structs.replace(state, tuning=None) if state.tuning is not None else state
 
 
-def _judged(state: State, tuning: Tuning, learner: Learner) -> Judged | None:
+def _judged(state: State, tuning: Tuning, learner: Engine) -> Judged | None:
     """What a step is judged by; None where this agent is not asked, has answered it, or has too few frames to say anything."""
     if tuning.asked and state.config.agent_id not in tuning.asked:
         return None
     known = state.tuning
     if known is not None and (known.origin, known.began) == (tuning.origin, tuning.began):
         return known if tuning.step > known.step else None
-    recent = recents.recent(learner)
-    if len(recent.inputs) < recents.LEAST_FRAMES:
-        return None
-    return Judged(tuning.origin, tuning.began, 0, recent)
+    recent = judging.recent(learner)
+    return None if recent is None else Judged(tuning.origin, tuning.began, 0, recent)
 
 
 def _answered(
     state: State, event: TuningArrived, tuning: Tuning, judged: Judged, proposed: Proposed
 ) -> tuple[State, list[Effect]]:
-    term, constant = recents.tell(judged.recent, proposed.shared)
-    slopes = _slopes(state, tuning, judged, proposed)
-    if not np.isfinite(constant) or not all(np.all(np.isfinite(part)) for part in (*term, *slopes.values())):
+    term, constant = judging.tell(judged.recent, proposed)
+    cavity = _cavity(state, tuning, judged, proposed)
+    found = judging.judge(judged.recent, proposed, cavity) if cavity is not None else judging.NOTHING
+    held_out = float(np.nansum(found.held_out))
+    if not all(np.all(np.isfinite(part)) for part in (*term, *found.slopes.values(), np.array([constant, held_out]))):
         return state, [Count("tuning_numerical", 1, "no number comes of the evidence at a proposal")]
     precision, shift = proposal.belief_of(*term)
     gradient = Gradient(
@@ -88,7 +91,9 @@ def _answered(
         shift=shift,
         constant=constant,
         count=to_tensor(judged.recent.readings),
-        slopes=proposal.told(slopes),
+        slopes=proposal.told(found.slopes),
+        held_out=held_out,
+        held_out_count=float(np.sum(np.isfinite(found.held_out))),
         loss=_loss(state, proposed),
         has_deviation=state.config.parts.deviation,
     )
@@ -98,18 +103,13 @@ def _answered(
     return msgspec.structs.replace(state, tuning=judged), [Publish("gradient", gradient, key="gradient")]
 
 
-def _slopes(state: State, tuning: Tuning, judged: Judged, proposed: Proposed) -> dict[str, Array]:
-    """Gradient of the evidence by name; empty where the fleet's belief without this agent is not known."""
-    if proposed.belief is None:
-        return {}
-    cavity, named = proposed.belief, _named(state, tuning)
-    if state.config.agent_id in tuning.included:
-        own = next((one.term for one in judged.sent if one.sequence == named), None)
-        if own is None:
-            return {}
-        cavity = aggregate.cavity(cavity, own)
-    found = recents.slope(judged.recent, proposed.shared, cavity)
-    return {proposal.INDUCING: found.inducing, proposal.LOG_LENGTHSCALE: found.log_lengthscale}
+def _cavity(state: State, tuning: Tuning, judged: Judged, proposed: Proposed) -> Belief | None:
+    """The fleet's belief without this agent; None where it is not known."""
+    if proposed.belief is None or state.config.agent_id not in tuning.included:
+        return proposed.belief
+    named = _named(state, tuning)
+    own = next((one.term for one in judged.sent if one.sequence == named), None)
+    return aggregate.cavity(proposed.belief, own) if own is not None else None
 
 
 def _named(state: State, tuning: Tuning) -> int:
@@ -127,5 +127,5 @@ def _remembered(sent: tuple[Sent, ...], named: int, new: Sent) -> tuple[Sent, ..
 def _loss(state: State, proposed: Proposed) -> float:
     """Of the worst channel, were the basis to move there now."""
     assert state.learner is not None
-    lost = moves.loss(state.learner, state.learner.basis._replace(shared=proposed.shared))
-    return float(np.max(lost)) if np.all(np.isfinite(lost)) else MOST_TOLD_LOSS
+    lost = judging.loss(state.learner, proposed)
+    return lost if np.isfinite(lost) else MOST_TOLD_LOSS

@@ -105,6 +105,12 @@ def improve(scales: Scales, squares: Sequence[tuple[float, Array]], shared: Arra
     )
 
 
+def improve_block(scale: Array, square: Array) -> Array:
+    """One EM step for the prior variance [Q] of one block of shared weights alone; square [Q, M]: E v^2 of its weights."""
+    size = square.shape[1]
+    return _damped(scale, (GUESS_WEIGHTS + square.sum(axis=1)) / (GUESS_WEIGHTS + size))
+
+
 def _damped(old: Array, new: Array) -> Array:
     """A scale on its way from old to new, within FLOOR and CEILING."""
     return np.asarray(np.clip(np.clip(new, old / MOST_STEP, old * MOST_STEP), FLOOR, CEILING))

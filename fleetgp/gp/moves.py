@@ -145,12 +145,19 @@ def rescale(learner: Learner, moments: Moments) -> Learner:
     """On an own basis: a new scale where it would differ by a quarter; looked at often while readings are few."""
     if not may_rescale(learner.frames):
         return learner
-    new, old = scaling(moments), learner.basis.scaling
-    ratio = new.scale / old.scale
-    moved = np.abs(new.centre - old.centre) / new.scale
-    if not (np.any(np.maximum(ratio, 1 / ratio) > RESCALE_RATIO) or np.any(moved > RESCALE_RATIO)):
+    new = rescaled(learner.basis.scaling, moments)
+    if new is None:
         return learner
     return learning.inform(move(learner, learner.basis._replace(scaling=new)), learner.knowledge)
+
+
+def rescaled(old: Scaling, moments: Moments) -> Scaling | None:
+    """The scale of these moments, where it differs by a quarter."""
+    new = scaling(moments)
+    ratio = new.scale / old.scale
+    moved = np.abs(new.centre - old.centre) / new.scale
+    is_other = np.any(np.maximum(ratio, 1 / ratio) > RESCALE_RATIO) or np.any(moved > RESCALE_RATIO)
+    return new if is_other else None
 
 
 def may_rescale(frames: int) -> bool:

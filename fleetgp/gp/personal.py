@@ -80,4 +80,4 @@ def own_slope(recent: Recent, belief: Belief, log_lengthscale: Array) -> Array:
     X = recent.inputs[:, list(local.columns)]
     seen = slopes.frames(X, np.zeros((len(X), 0)))
     made = slopes.basis(local.kernel, local.Z, log_lengthscale, seen)
-    return slopes.back(made, PRIOR_SD["local"] * pull, seen)[1]
+    return slopes.back(made, PRIOR_SD["local"] * pull)[1]

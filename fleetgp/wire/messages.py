@@ -130,7 +130,7 @@ class Health(Message, frozen=True, kw_only=True, tag="health"):
 class RoundNotice(Message, frozen=True, kw_only=True, tag="round"):
     """A round was opened (answer until deadline_ms) or closed (who answered, what it cost).
 
-    gain: nats per reading that the basis which this round brought is better by on the agents' recent frames; null where it
+    gain: nats per reading by which the basis that this round brought foresees the agents' recent frames better; null where it
     brought none of which that is known.
     """
 
@@ -174,7 +174,7 @@ class Summary(Message, frozen=True, kw_only=True, tag="summary"):
 
     precision: [Q, F(F+1)/2] upper triangles of P; shift: [Q, F] h; count: [Q] frames behind it (decayed);
     noise_variance: [Q], scaled units. (incarnation, sequence) grows with every summary of one agent; incarnation changes
-    when the agent lost its memory. origin: the coordinator's incarnation whose basis this is. deviation_square: [Q, B] mean
+    when the agent lost its memory. Of mixed channels precision and shift have one row for all. origin: the coordinator's incarnation whose basis this is. deviation_square: [Q, B] mean
     square of the agent's deviation by block of features; null = it tells none. cluster_count: [M] recent frames nearest to
     each of the model's centres, 0 where fewer than five, whose sum would tell single readings; null = it tells none;
     cluster_sum: [M, D] their sum, scaled inputs; 0 where the count is. has_deviation: false where the agent takes the shared
@@ -218,7 +218,9 @@ class FleetModel(Message, frozen=True, kw_only=True, tag="model"):
     lengthscale: [D] of the kernel, the same units; columns: [D] which of a frame's inputs they look at;
     centres: [M, D] where the next inducing inputs may lie, scaled inputs; agents tell how many frames are near each.
     origin: incarnation of the coordinator; (origin, basis) names a basis for good. noise_frames: how many frames the noise
-    variance was learnt from; 0 = nothing is known of it yet.
+    variance was learnt from; 0 = nothing is known of it yet. Of mixed channels (schema.mixing) all weights are one vector:
+    precision [1, F(F+1)/2] and shift [1, F]; loadings: [Q, R] of the shared latent functions; log_lengthscale: [D] to the last
+    bit; log_phi: [] logarithm of the scale of an agent's deviation.
     """
 
     FORM: ClassVar[Literal["json", "msgpack"]] = "msgpack"
@@ -241,6 +243,9 @@ class FleetModel(Message, frozen=True, kw_only=True, tag="model"):
     lengthscale: Tensor | None = None
     columns: tuple[int, ...] = ()
     centres: Tensor | None = None
+    loadings: Tensor | None = None
+    log_lengthscale: Tensor | None = None
+    log_phi: Tensor | None = None
 
 
 class Tuning(Message, frozen=True, kw_only=True, tag="tuning"):
@@ -277,10 +282,10 @@ class Gradient(Message, frozen=True, kw_only=True, tag="gradient"):
 
     origin, step: of the proposal. precision: [Q, F(F+1)/2] upper triangles of P; shift: [Q, F] h; constant: in nats;
     log_prior: of what the agent keeps to itself, in nats. slopes: gradient of the evidence for the shared hyperparameters, by
-    the names and in the units of the proposal's values; empty = it tells none; of ``own_log_lengthscale`` how far the agent's own steps went from it. count: [Q]
-    readings behind it. loss: variance
-    that the agent's past would lose on these values, in shares of the noise. seconds: of the agent's work. has_deviation: as in
-    a Summary.
+    the names and in the units of the proposal's values; empty = it tells none; of ``own_log_lengthscale`` how far the agent's own
+    steps went from it. count: [Q] readings behind it. held_out: log density of newer frames, foreseen from these and from the
+    proposal's belief, in nats; held_out_count: readings of them, 0 = it tells none. loss: variance that the agent's past would
+    lose on these values, in shares of the noise. seconds: of the agent's work. has_deviation: as in a Summary.
     """
 
     FORM: ClassVar[Literal["json", "msgpack"]] = "msgpack"
@@ -296,6 +301,8 @@ class Gradient(Message, frozen=True, kw_only=True, tag="gradient"):
     count: Tensor
     log_prior: float = 0.0
     slopes: dict[str, Tensor] = {}
+    held_out: float = 0.0
+    held_out_count: float = 0.0
     loss: float = 0.0
     seconds: float = 0.0
     has_deviation: bool = True

@@ -232,6 +232,8 @@ GRADIENT = Gradient(
     count=tensor(2, numbers=(512.0, 511.0)),
     log_prior=-0.5,
     slopes={"inducing": tensor(2, 1, numbers=(0.25, -4.0)), "log_lengthscale": tensor(1, numbers=(12.5,))},
+    held_out=-256.5,
+    held_out_count=250.0,
     loss=0.125,
     seconds=0.0625,
 )

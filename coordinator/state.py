@@ -141,13 +141,15 @@ class Way(msgspec.Struct, frozen=True):
 
 class Averaging(msgspec.Struct, frozen=True):
     """pFedGP's average: members: agents that share it and nothing else, by what they told last; values [D]: log lengthscale of
-    their private layers, None before the first; step: its number; since_round: when it was told; answers: to it so far."""
+    their private layers, None before the first; step: its number; since_round: when it was told; answers: to it so far; averages: how many
+    were answered."""
 
     members: dict[str, Told] = {}
     values: Array | None = None
     step: int = 0
     since_round: int = 0
     answers: dict[str, Way] = {}
+    averages: int = 0
 
 
 class State(msgspec.Struct, frozen=True):

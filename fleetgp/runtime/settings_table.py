@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fleetgp.models import MODELS
+
 Value = str | int | float | bool
 
 
@@ -115,6 +117,20 @@ SETTINGS: tuple[Setting, ...] = (
         "inducing inputs of the agent's private nonlinear part, placed after 256 frames; 0 = none",
         low=0,
         high=100,
+    ),
+    Setting(
+        "agent.layers",
+        True,
+        "",
+        "whether predictions tell what they are made of: last reading, what the fleet knows, what this device does otherwise, "
+        "its own pattern; a third more work at 64 channels, a tenth at few, and some 60 bytes a channel and frame",
+    ),
+    Setting(
+        "agent.model",
+        "full",
+        "",
+        "which parts of the model it works with: all, fewer, or none of the fleet's; docs/model.md tells them apart",
+        choices=MODELS,
     ),
     Setting(
         "agent.snapshot_s",

@@ -13,13 +13,8 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-<<<<<<< HEAD
-from coordinator import basis, fleet, proposals
-from coordinator.state import Ascent, Chosen, Evidence, HeldOut, Place, State
-=======
 from coordinator import proposals
-from coordinator.state import Ascent, Place, State
->>>>>>> 7f5f56eba8c2ca905d632561ac6c57d343ac20b6
+from coordinator.state import Ascent, Chosen, Evidence, HeldOut, Place, State
 from fleetgp.arrays import Array
 from fleetgp.errors import NotFinite, NumericalError
 from fleetgp.gp import aggregate, ascent, moves
@@ -291,11 +286,5 @@ def _concluded(state: State, tune: Ascent, at_ms: int) -> Turn:
     gain = f"{chosen.gain:.4f} nats per reading"
     if not chosen.loss <= moves.MOST_LOSS or not chosen.gain >= LEAST_GAIN + chosen.loss / 2:
         return _ended(state, at_ms, f"tuning over ({word}): {gain} are not worth what a new basis loses")
-<<<<<<< HEAD
-    scaled = proposals.with_scales(state, chosen.prior_var)
-    moved = basis.tuned(scaled, proposals.basis(state, chosen.values), 1.0 / (1.0 + chosen.loss))
+    moved = proposals.tuned(state, chosen, 1.0 / (1.0 + chosen.loss))
     return _ended(moved, at_ms, f"new basis: learnt by gradients ({word}), {gain} better", chosen.gain)
-=======
-    moved = proposals.tuned(state, tune.chosen, 1.0 / (1.0 + loss))
-    return _ended(moved, at_ms, f"new basis: learnt by gradients ({word}), {gain} better", tune.gain)
->>>>>>> 7f5f56eba8c2ca905d632561ac6c57d343ac20b6

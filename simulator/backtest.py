@@ -45,6 +45,7 @@ class Task(NamedTuple):
     round_ms: int
     start_ms: int | None
     end_ms: int | None
+    is_tuned: bool
     is_quiet: bool
 
 
@@ -76,6 +77,7 @@ def _task(found: Understood, args: Namespace) -> Task:
         round((round_s or ROUND_FRAMES * found.described.schema.interval_s) * 1000),
         instant(args.start, "--start", zone) if args.start else None,
         instant(args.end, "--end", zone) if args.end else None,
+        args.tuning == "on",
         args.json == "-",
     )
 
@@ -84,20 +86,12 @@ def _run(task: Task, model: Model) -> dict[str, Any]:
     """All recordings through a fleet whose agents work with this model; the report."""
     streams, described, choice = task.understood
     plan = Plan(
-<<<<<<< HEAD
-        agent=AgentConfig(agent_id="backtest", schema=described.schema, is_live=False),
-        round_ms=0 if args.mode == "alone" else round((round_s or ROUND_FRAMES * described.schema.interval_s) * 1000),
-        start_ms=instant(args.start, "--start", zone) if args.start else None,
-        end_ms=instant(args.end, "--end", zone) if args.end else None,
-        joins=joins,
-        tuning=args.tuning == "on",
-=======
         agent=AgentConfig(agent_id="backtest", schema=described.schema, is_live=False, model=model),
         round_ms=task.round_ms if _has_rounds(model) else 0,
         start_ms=task.start_ms,
         end_ms=task.end_ms,
         joins=task.joins,
->>>>>>> 7f5f56eba8c2ca905d632561ac6c57d343ac20b6
+        tuning=task.is_tuned,
     )
     # an agent that joins before --start first exists at --start
     begins = {name: max(moment, plan.start_ms or moment) for name, moment in task.joins.items()}

@@ -52,7 +52,7 @@ def renew(state: State) -> tuple[State, str]:
     if state.feature_map is None:
         return _first(state, pooled)
     new, note = state, ""
-    unit = _moved_scaling(state, state.feature_map, pooled)
+    unit = moved_scaling(state, state.feature_map, pooled)
     if unit is not None:
         new, note = _rescaled(state, state.feature_map, unit, pooled), "new basis: the fleet's scale has moved"
     placed, kept = _placed(state, new, pooled)
@@ -86,13 +86,13 @@ def _first(state: State, pooled: Moments) -> tuple[State, str]:
         state,
         basis=state.basis + 1,
         feature_map=Basis(shape, scaling.scaling(pooled)),
-        based_on=_counts(pooled),
+        based_on=counts(pooled),
         centres=placement.start(M, len(placement.columns(shape))) if M else None,
     )
     return state, "first basis"
 
 
-def _moved_scaling(state: State, old: Basis, pooled: Moments) -> Scaling | None:
+def moved_scaling(state: State, old: Basis, pooled: Moments) -> Scaling | None:
     """Another scaling, where four times as many readings say that a scale is another."""
     # an input that was silent when the scale was made may be judged once there is enough of it
     grown = pooled.n >= REBASE_GROWTH * np.maximum(state.based_on, ENOUGH_READINGS / REBASE_GROWTH)
@@ -107,7 +107,7 @@ def _rescaled(state: State, old: Basis, new: Scaling, pooled: Moments) -> State:
     if centres is not None:
         centres = placement.carried(centres, placement.unit(old.shape, old.scaling), placement.unit(old.shape, new))
     feature_map = old._replace(scaling=new)
-    return msgspec.structs.replace(state, feature_map=feature_map, based_on=_counts(pooled), centres=centres)
+    return msgspec.structs.replace(state, feature_map=feature_map, based_on=counts(pooled), centres=centres)
 
 
 def _placed(state: State, new: State, pooled: Moments) -> tuple[State, float]:
@@ -201,5 +201,5 @@ def _rebased(state: State, old: Basis, new: Basis, kept: float) -> dict[str, Ans
     return answers
 
 
-def _counts(pooled: Moments) -> tuple[float, ...]:
+def counts(pooled: Moments) -> tuple[float, ...]:
     return tuple(float(n) for n in pooled.n)

@@ -65,7 +65,7 @@ def _evidence(state: State, tune: Ascent | Choice, message: Gradient) -> Evidenc
     )
     if not is_sound:
         raise PeerError("range", f"{message.agent} sent an evidence that no readings lead to")
-    intake.check_precision(message.agent, precision, tune.deviation_var)
+    proposals.check_precision(state, message, precision, tune.deviation_var)
     slopes = {}
     if message.slopes:
         shapes = {name: value.shape for name, value in tune.values.items()}

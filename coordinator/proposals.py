@@ -8,14 +8,17 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from coordinator.state import State
+from coordinator import basis as moving
+from coordinator import fleet, intake, mixed_proposals
+from coordinator.state import Chosen, State
 from fleetgp import inducing, placement
 from fleetgp.arrays import Array
 from fleetgp.features import BLOCKS, Basis
-from fleetgp.gp import hyper
+from fleetgp.gp import hyper, recent
 from fleetgp.gp.aggregate import Belief
 from fleetgp.inducing import Inducing
 from fleetgp.scaling import Scaling
+from fleetgp.wire.messages import Gradient
 from fleetgp.wire.proposal import INDUCING, LOG_LENGTHSCALE
 
 # standard deviations of the priors: of the log of a lengthscale about the rule of thumb, of an inducing input about where it
@@ -26,8 +29,27 @@ DRIFT = 1.0
 MOST_LOG_LENGTHSCALE = float(np.log(50.0))
 
 
+def can_begin(state: State) -> bool:
+    """Whether the live basis has values to step in."""
+    return state.mixture is not None or (state.feature_map is not None and state.feature_map.shared is not None)
+
+
+def least_frames(state: State) -> int:
+    """Frames below which an agent has nothing to say."""
+    return mixed_proposals.LEAST_FRAMES if state.mixture is not None else recent.LEAST_FRAMES
+
+
+def variances(state: State) -> tuple[Array, Array]:
+    """Prior variances [Q, F] of the shared weights and of an agent's deviation, on the live basis."""
+    if state.mixture is not None:
+        return np.ones(mixed_proposals.size(state)), np.ones(mixed_proposals.size(state))
+    return fleet.variances(state)
+
+
 def start(state: State) -> dict[str, Array]:
     """The values of the live basis."""
+    if state.mixture is not None:
+        return mixed_proposals.start(state)
     shared, unit = _shared(state), _unit(state)
     return {
         INDUCING: (shared.Z - unit.centre) / unit.scale,
@@ -37,6 +59,8 @@ def start(state: State) -> dict[str, Array]:
 
 def written(state: State, values: dict[str, Array]) -> dict[str, Array]:
     """Values in transformed units, as they travel."""
+    if state.mixture is not None:  # in the unit that they travel in
+        return values
     unit = _unit(state)
     return {
         INDUCING: unit.centre + unit.scale * values[INDUCING],
@@ -46,6 +70,8 @@ def written(state: State, values: dict[str, Array]) -> dict[str, Array]:
 
 def scaled_slopes(state: State, slopes: dict[str, Array]) -> dict[str, Array]:
     """Slopes for values in transformed units as those for scaled ones."""
+    if state.mixture is not None:  # in the unit that they travel in
+        return slopes
     return {INDUCING: slopes[INDUCING] * _unit(state).scale, LOG_LENGTHSCALE: slopes[LOG_LENGTHSCALE]}
 
 
@@ -58,11 +84,15 @@ def basis(state: State, values: dict[str, Array]) -> Basis:
 
 
 def columns(state: State) -> tuple[int, ...]:
+    if state.mixture is not None:
+        return mixed_proposals.columns(state)
     return _shared(state).columns
 
 
 def log_prior(values: dict[str, Array], middle: dict[str, Array]) -> tuple[float, dict[str, Array]]:
     """Log prior density of values up to a constant, and its slope; middle: where they began."""
+    if mixed_proposals.is_of(values):
+        return mixed_proposals.log_prior(values, middle)
     away = values[INDUCING] - middle[INDUCING]
     Z, length = middle[INDUCING], values[LOG_LENGTHSCALE]
     apart = length - np.log(placement.lengthscale(Z.shape[1]))
@@ -72,6 +102,8 @@ def log_prior(values: dict[str, Array], middle: dict[str, Array]) -> tuple[float
 
 def bounded(values: dict[str, Array]) -> dict[str, Array]:
     """Values held where frames can be, and where lengthscales make sense."""
+    if mixed_proposals.is_of(values):
+        return mixed_proposals.bounded(values)
     most = MOST_LOG_LENGTHSCALE
     return {
         INDUCING: np.clip(values[INDUCING], -placement.REACH, placement.REACH),
@@ -81,9 +113,26 @@ def bounded(values: dict[str, Array]) -> dict[str, Array]:
 
 def improved(values: dict[str, Array], prior_var: Array, belief: Belief) -> Array:
     """Prior variance [Q, F] after an EM step for inducing features: a smoother function has larger weights."""
+    if mixed_proposals.is_of(values):
+        return prior_var
     size = len(values[INDUCING])
     scale = hyper.improve_block(prior_var[:, -1], hyper.shared_square(belief)[:, -size:])
     return np.concatenate((prior_var[:, :-size], np.tile(scale[:, None], (1, size))), axis=1)
+
+
+def tuned(state: State, place: Chosen, kept: float) -> State:
+    """The state on the basis of a step; kept: what is left of the weight of a term that is taken there."""
+    if state.mixture is not None:
+        return mixed_proposals.tuned(state, place.values, kept)
+    return moving.tuned(with_scales(state, place.prior_var), basis(state, place.values), kept)
+
+
+def check_precision(state: State, message: Gradient, precision: Array, deviation_var: Array) -> None:
+    """Raise PeerError ``range`` or ``indefinite`` where a term's precision [Q, F, F] is none that an agent can have."""
+    if state.mixture is not None:
+        mixed_proposals.check_precision(message.agent, precision)
+    else:
+        intake.check_precision(message.agent, precision, intake.most_deviation(message.has_deviation, deviation_var))
 
 
 def with_scales(state: State, prior_var: Array) -> State:

@@ -11,6 +11,7 @@ from fleetgp.arrays import Array
 from fleetgp.features import Basis
 from fleetgp.gp.aggregate import Belief
 from fleetgp.gp.ascent import Momentum
+from fleetgp.gp.hierarchy import Shared
 from fleetgp.gp.hyper import Scales
 from fleetgp.gp.message import Term
 from fleetgp.inducing import Inducing
@@ -193,16 +194,37 @@ class Choice(msgspec.Struct, frozen=True):
     values: dict[str, Array] = {}
 
 
+class Way(msgspec.Struct, frozen=True):
+    """How far [D] an agent's own steps went from the average, on so many readings."""
+
+    readings: float
+    way: Array
+
+
+class Averaging(msgspec.Struct, frozen=True):
+    """pFedGP's average: members: agents that share it and nothing else, by what they told last; values [D]: log lengthscale of
+    their private layers, None before the first; step: its number; since_round: when it was told; answers: to it so far; averages: how many
+    were answered."""
+
+    members: dict[str, Told] = {}
+    values: Array | None = None
+    step: int = 0
+    since_round: int = 0
+    answers: dict[str, Way] = {}
+    averages: int = 0
+
+
 class State(msgspec.Struct, frozen=True):
     """All that a coordinator is made of.
 
     origin: UTC ms of the first start with this memory; (origin, basis) names a basis for good. feature_map: the basis, None
     while there is none; based_on: readings behind its scaling, per input [K]; placed_on: readings when its inducing inputs
-    were placed. scales: prior variances by block. centres: where inducing inputs may go, None where none are wanted; sums:
+    were placed. mixture: shared values where channels are mixed. scales: prior variances by block. centres: where inducing inputs may go, None where none are wanted; sums:
     what agents told of their frames near them since the last close; moves, told_frames: rounds in which the centres moved
     and frames behind that. next_ms: when the next round opens. tuning: of the basis, choice: of what it looks at, None while none is under way; is_chosen:
     whether it is over; steps: of
     all tunings so far; tuned_on: frames of the fleet when the last one began; is_tuned: whether the inducing inputs came of one.
+    averaging: of private layers, whatever else there is.
     """
 
     config: CoordinatorConfig
@@ -210,6 +232,7 @@ class State(msgspec.Struct, frozen=True):
     schema: Schema | None = None
     basis: int = 0
     feature_map: Basis | None = None
+    mixture: Shared | None = None
     based_on: tuple[float, ...] = ()
     placed_on: float = 0.0
     scales: Scales | None = None
@@ -228,6 +251,7 @@ class State(msgspec.Struct, frozen=True):
     steps: int = 0
     tuned_on: float = 0.0
     is_tuned: bool = False
+    averaging: Averaging = Averaging()
 
 
 class BootstrapArrived(msgspec.Struct, frozen=True, tag="bootstrap", array_like=True):

@@ -13,12 +13,11 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from coordinator import basis, fleet, proposals
+from coordinator import proposals
 from coordinator.state import Ascent, Chosen, Evidence, HeldOut, Place, State
 from fleetgp.arrays import Array
 from fleetgp.errors import NotFinite, NumericalError
 from fleetgp.gp import aggregate, ascent, moves
-from fleetgp.gp.recent import LEAST_FRAMES
 from fleetgp.wire import codec, proposal
 from fleetgp.wire.messages import Included, Tuning
 
@@ -81,12 +80,11 @@ def turn(state: State, at_ms: int) -> Turn:
 
 def _is_due(state: State) -> bool:
     """Whether the fleet has read enough for a first tuning, or so much more than at the last one; or has another basis."""
-    feature_map = state.feature_map
-    if not state.config.tuning or feature_map is None or feature_map.shared is None or not state.answers:
+    if not state.config.tuning or not state.answers or not proposals.can_begin(state):
         return False
-    values = feature_map.shared.Z.size + feature_map.shared.lengthscale.size
+    values = sum(value.size for value in proposals.start(state).values())
     frames = [float(np.mean(answer.count)) for answer in state.answers.values()]
-    enough = [min(one, RING_FRAMES) for one in frames if one >= LEAST_FRAMES]
+    enough = [min(one, RING_FRAMES) for one in frames if one >= proposals.least_frames(state)]
     if 2 * len(enough) < len(frames) or sum(enough) < FRAMES_PER_VALUE * values:
         return False
     return not state.tuned_on or sum(frames) >= GROWTH * state.tuned_on
@@ -94,7 +92,7 @@ def _is_due(state: State) -> bool:
 
 def _begun(state: State, at_ms: int) -> Turn:
     values = proposals.start(state)
-    prior_var, deviation_var = fleet.variances(state)
+    prior_var, deviation_var = proposals.variances(state)
     tune = Ascent(
         basis=state.basis,
         prior_var=prior_var,
@@ -288,6 +286,5 @@ def _concluded(state: State, tune: Ascent, at_ms: int) -> Turn:
     gain = f"{chosen.gain:.4f} nats per reading"
     if not chosen.loss <= moves.MOST_LOSS or not chosen.gain >= LEAST_GAIN + chosen.loss / 2:
         return ended(state, at_ms, f"tuning over ({word}): {gain} are not worth what a new basis loses")
-    scaled = proposals.with_scales(state, chosen.prior_var)
-    moved = basis.tuned(scaled, proposals.basis(state, chosen.values), 1.0 / (1.0 + chosen.loss))
+    moved = proposals.tuned(state, chosen, 1.0 / (1.0 + chosen.loss))
     return ended(moved, at_ms, f"new basis: learnt by gradients ({word}), {gain} better", chosen.gain)

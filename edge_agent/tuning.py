@@ -9,39 +9,48 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
+from edge_agent import averaging, judging
+from edge_agent.judging import Proposed
 from edge_agent.state import Count, Effect, Judged, Publish, Sent, State, TuningArrived
 from fleetgp.errors import PeerError
-from fleetgp.gp import aggregate, moves
-from fleetgp.gp import recent as recents
+from fleetgp.gp import aggregate, personal
 from fleetgp.gp.aggregate import Belief
-from fleetgp.gp.learner import Learner
-from fleetgp.gp.recent import Judgement
+from fleetgp.gp.engine import Engine
 from fleetgp.wire import codec, proposal
 from fleetgp.wire.convert import to_tensor
 from fleetgp.wire.messages import Gradient, Tuning
-from fleetgp.wire.proposal import Proposed
 
 # beside the one that the proposal names: a step may be taken back, and its answer then is named again
 REMEMBERED_ANSWERS = 3
 # for a loss that is no number
 MOST_TOLD_LOSS = 1e6
-# where the fleet's belief is not known yet
-NOTHING = Judgement(np.zeros((0, 0)), np.zeros(0), np.zeros((0, 0)))
 
 
 def answer(state: State, event: TuningArrived) -> tuple[State, list[Effect]]:
-    """State and effects after a proposal."""
+    """State and effects after a proposal; nothing of one that is for agents of another model."""
+    parts = state.config.parts
+    if not (parts.shared or parts.kernel):
+        return state, []
     try:
         tuning = codec.decode(event.payload, Tuning)
+        is_average = set(tuning.values) == {personal.NAME}
+        if parts.kernel:
+            return averaging.answer(state, event, tuning) if is_average else (state, [])
+        if is_average:
+            return state, []
         if not tuning.values:
             return _ended(state), []
         learner = state.learner
-        if learner is None or not learner.basis.shared or (tuning.origin, tuning.basis) != (state.origin, state.basis):
+        if (
+            learner is None
+            or not judging.can_be_tuned(learner)
+            or (tuning.origin, tuning.basis) != (state.origin, state.basis)
+        ):
             return state, [Count("tuning_other_basis")]
         judged = _judged(state, tuning, learner)
         if judged is None:
             return state, []
-        return _answered(state, event, tuning, judged, proposal.read(tuning, state.config.schema))
+        return _answered(state, event, tuning, judged, judging.read(tuning, state.config.schema, learner))
     except PeerError as err:
         return state, [Count(f"tuning_{err.code}", 1, err.detail)]
 
@@ -50,28 +59,25 @@ def _ended(state: State) -> State:
     return msgspec.structs.replace(state, tuning=None) if state.tuning is not None else state
 
 
-def _judged(state: State, tuning: Tuning, learner: Learner) -> Judged | None:
+def _judged(state: State, tuning: Tuning, learner: Engine) -> Judged | None:
     """What a step is judged by; None where this agent is not asked, has answered it, or has too few frames to say anything."""
     if tuning.asked and state.config.agent_id not in tuning.asked:
         return None
     known = state.tuning
     if known is not None and (known.origin, known.began) == (tuning.origin, tuning.began):
         return known if tuning.step > known.step else None
-    recent = recents.recent(learner)
-    if len(recent.inputs) < recents.LEAST_FRAMES:
-        return None
-    return Judged(tuning.origin, tuning.began, 0, recent)
+    recent = judging.recent(learner)
+    return None if recent is None else Judged(tuning.origin, tuning.began, 0, recent)
 
 
 def _answered(
     state: State, event: TuningArrived, tuning: Tuning, judged: Judged, proposed: Proposed
 ) -> tuple[State, list[Effect]]:
-    term, constant = recents.tell(judged.recent, proposed.shared)
+    term, constant = judging.tell(judged.recent, proposed)
     cavity = _cavity(state, tuning, judged, proposed)
-    found = recents.judge(judged.recent, proposed.shared, cavity) if cavity is not None else NOTHING
-    slopes = {proposal.INDUCING: found.inducing, proposal.LOG_LENGTHSCALE: found.log_lengthscale}
+    found = judging.judge(judged.recent, proposed, cavity) if cavity is not None else judging.NOTHING
     held_out = float(np.nansum(found.held_out))
-    if not all(np.all(np.isfinite(part)) for part in (*term, *slopes.values(), np.array([constant, held_out]))):
+    if not all(np.all(np.isfinite(part)) for part in (*term, *found.slopes.values(), np.array([constant, held_out]))):
         return state, [Count("tuning_numerical", 1, "no number comes of the evidence at a proposal")]
     precision, shift = proposal.belief_of(*term)
     gradient = Gradient(
@@ -85,10 +91,11 @@ def _answered(
         shift=shift,
         constant=constant,
         count=to_tensor(judged.recent.readings),
-        slopes=proposal.told(slopes) if cavity is not None else {},
+        slopes=proposal.told(found.slopes),
         held_out=held_out,
         held_out_count=float(np.sum(np.isfinite(found.held_out))),
         loss=_loss(state, proposed),
+        has_deviation=state.config.parts.deviation,
     )
     sent = _remembered(judged.sent, _named(state, tuning), Sent(tuning.step, term))
     judged = msgspec.structs.replace(judged, step=tuning.step, sent=sent)
@@ -120,5 +127,5 @@ def _remembered(sent: tuple[Sent, ...], named: int, new: Sent) -> tuple[Sent, ..
 def _loss(state: State, proposed: Proposed) -> float:
     """Of the worst channel, were the basis to move there now."""
     assert state.learner is not None
-    lost = moves.loss(state.learner, state.learner.basis._replace(shared=proposed.shared))
-    return float(np.max(lost)) if np.all(np.isfinite(lost)) else MOST_TOLD_LOSS
+    lost = judging.loss(state.learner, proposed)
+    return lost if np.isfinite(lost) else MOST_TOLD_LOSS

@@ -31,6 +31,8 @@ DEVIATION = {
 LOCAL = 0.1
 # beyond the ceiling inducing features that are too few imitate what lies between them, and run away elsewhere
 FLOOR, CEILING = 1e-6, 4.0
+# the deviation of an agent that has none: below what data show, and 1 / NO_DEVIATION still adds up with other precisions
+NO_DEVIATION = 1e-8
 GUESS_AGENTS = 0.25
 GUESS_WEIGHTS = 1.0
 # factor by which a scale moves at most in one round: what an agent sends was made under the scales of a round or two before

@@ -104,7 +104,7 @@ def judge(recent: Recent, shared: Inducing, cavity: Belief) -> Judgement:
     X = inducing.picked(recent.inputs[:n], shared.columns)
     frames = slopes.frames(X, np.zeros((n, 0)))
     made = slopes.basis(shared.kernel, shared.Z, np.log(shared.lengthscale), frames)
-    rises = slopes.back(made, PRIOR_SD["inducing"] * pull, frames)
+    rises = slopes.back(made, PRIOR_SD["inducing"] * pull)
     return Judgement(*rises, _held_out(recent, x[n:], weights))
 
 

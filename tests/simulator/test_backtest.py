@@ -36,7 +36,8 @@ def arguments(files: list[Path], described: Path, **changes: Any) -> Namespace:
     chosen = {
         "files": files,
         "spec": described,
-        "mode": "fleet",
+        "model": [],
+        "mode": None,
         "start": None,
         "end": None,
         "join": [],

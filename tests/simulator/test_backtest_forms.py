@@ -154,7 +154,7 @@ def report(paths: list[Path], folder: Path) -> dict[str, Any]:
     spec = folder / "spec.toml"
     spec.write_text(SPEC)
     args = Namespace(
-        files=paths, spec=spec, mode="fleet", start=None, end=None, join=[], round="10s", json="-", tuning="on"
+        files=paths, spec=spec, model=[], mode=None, start=None, end=None, join=[], round="10s", json="-", tuning="on"
     )
     return backtest(args)
 

@@ -191,6 +191,13 @@ MODEL_B = msgspec.structs.replace(
 
 STATUS_C = msgspec.structs.replace(STATUS_B, settings={"agent.topic": "sensors/pump-1", "agent.alarm_score": 7.5})
 PREDICTION_C = msgspec.structs.replace(PREDICTION, log_density=-2.5)
+PREDICTION_D = msgspec.structs.replace(
+    PREDICTION_C,
+    channels={
+        name: msgspec.structs.replace(law, layers=(20.25, 0.125, -0.0625, 0.1875), pull=0.5)
+        for name, law in PREDICTION.channels.items()
+    },
+)
 
 ROUND_B = msgspec.structs.replace(ROUND, gain=0.03125)
 
@@ -231,19 +238,23 @@ GRADIENT = Gradient(
     seconds=0.0625,
 )
 
+SUMMARY_C = msgspec.structs.replace(SUMMARY_B, has_deviation=False)
+BOOTSTRAP_C = msgspec.structs.replace(BOOTSTRAP_B, has_summary=False)
+GRADIENT_B = msgspec.structs.replace(GRADIENT, has_deviation=False)
+
 # Golden file -> the message in it. Files are never edited, only added: a new form is a new file, under another letter.
 # Written today byte for byte so, and read:
 GOLDEN: dict[str, Message] = {
     "status-v1c.json": STATUS_C,
-    "prediction-v1c.json": PREDICTION_C,
+    "prediction-v1d.json": PREDICTION_D,
     "event-v1.json": EVENT,
     "health-v1.json": HEALTH,
     "round-v1b.json": ROUND_B,
-    "bootstrap-v1b.bin": BOOTSTRAP_B,
-    "summary-v1b.bin": SUMMARY_B,
+    "bootstrap-v1c.bin": BOOTSTRAP_C,
+    "summary-v1c.bin": SUMMARY_C,
     "model-v1b.bin": MODEL_B,
     "tuning-v1.bin": TUNING,
-    "gradient-v1.bin": GRADIENT,
+    "gradient-v1b.bin": GRADIENT_B,
 }
 # Golden file -> what it means, of messages that are written with more fields today: read as then, never written again.
 READ_ONLY: dict[str, Message] = {
@@ -251,8 +262,12 @@ READ_ONLY: dict[str, Message] = {
     "status-v1b.json": STATUS_B,
     "prediction-v1.json": PREDICTION_V1,
     "prediction-v1b.json": PREDICTION,
+    "prediction-v1c.json": PREDICTION_C,
     "round-v1.json": ROUND,
     "bootstrap-v1.bin": BOOTSTRAP,
+    "bootstrap-v1b.bin": BOOTSTRAP_B,
     "summary-v1.bin": SUMMARY,
+    "summary-v1b.bin": SUMMARY_B,
     "model-v1.bin": MODEL,
+    "gradient-v1.bin": GRADIENT,
 }

@@ -7,6 +7,7 @@ the bars ask for (30; 5 with Algorithm 1) are told as ``look.section4...`` and j
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import multiprocessing
 import os
@@ -22,6 +23,7 @@ from benchmarks import section4_metrics as metrics
 from benchmarks import section4_models as models
 from benchmarks.report import Bar, Report, finish, parser
 from benchmarks.section4_data import CLIENTS, simulate
+from benchmarks.section4_page import page
 from fleetgp.arrays import Array
 
 SCENARIOS = ("A", "B", "C", "D")
@@ -31,6 +33,8 @@ SEEDS, SEEDS_ALGORITHM1 = 30, 5
 FEW, MANY = 8, 60
 WORSE = 1.02
 QUICK = ("full", "local-only", "oracle")
+# the setting of peers that learn one device by themselves: the first device of scenario A
+GPYTORCH = "gpytorch"
 TABLE = ("rmse", "nll", "crps", "coverage90", "coverage95", "pit", "covariance", "seconds")
 TOLD = (
     *TABLE,
@@ -68,7 +72,7 @@ Run = dict[str, Any]
 
 
 class Setting(NamedTuple):
-    """A scenario with so many inputs a device; 8: of the first device only, the others have 60."""
+    """A scenario with so many inputs a device; 8: of the first device only, the others have 60. Or GPYTORCH, of A's data."""
 
     scenario: str
     inputs: int
@@ -86,8 +90,12 @@ class Setting(NamedTuple):
 
 def run(setting: Setting, model: str, seed: int) -> Run:
     """One model on the data of one seed: metrics averaged over devices, and what it took."""
-    devices = simulate(seed, setting.scenario, setting.counts)  # type: ignore[arg-type]
-    fitted = models.fit(model, devices, setting.scenario, seed)  # type: ignore[arg-type]
+    if setting.scenario == GPYTORCH:
+        devices = simulate(seed, "A", setting.counts)
+        fitted, devices = models.fit_one(model, devices, seed), devices[:1]
+    else:
+        devices = simulate(seed, setting.scenario, setting.counts)  # type: ignore[arg-type]
+        fitted = models.fit(model, devices, setting.scenario, seed)  # type: ignore[arg-type]
     told = [
         metrics.judge(d.Ys, mean, np.diagonal(cov, axis1=1, axis2=2))
         for d, (mean, cov) in zip(devices, fitted.laws, strict=True)
@@ -107,7 +115,7 @@ def quiet() -> None:
     try:
         import torch
     except ImportError:
-        return  # only Algorithm 1 asks for it
+        return  # only Algorithm 1 and gpytorch ask for it
     torch.set_num_threads(1)
 
 
@@ -158,6 +166,9 @@ def figures(table: Table) -> dict[str, float]:
 
 def comparisons(table: Table, setting: str) -> Iterator[tuple[str, float, list[int], str]]:
     """Name, value, seeds and the other model of each comparison of the whole model that these runs allow."""
+    if setting == GPYTORCH:
+        yield from _against_peers(table)
+        return
     ratios = {"oracle": "full.rmse_vs_oracle", "local-only": "full_vs_local_only", "alone": "full_vs_alone"}
     for other, name in (ratios | {"algorithm1": "rmse_vs_algorithm1"}).items():
         if seeds := table.seeds(setting, "full", other):
@@ -184,6 +195,23 @@ def comparisons(table: Table, setting: str) -> Iterator[tuple[str, float, list[i
     if setting.startswith("unbalanced") and (seeds := table.seeds(setting, "full", "local-only")):
         ours, theirs = (table.values(setting, m, "rmse_by_client", seeds).mean(axis=0) for m in ("full", "local-only"))
         yield "worse_clients", float(np.sum(ours > WORSE * theirs)), seeds, ""
+
+
+def _against_peers(table: Table) -> Iterator[tuple[str, float, list[int], str]]:
+    """Ours on one device against the peer that foresees it better: errors, and how much longer that peer takes."""
+    seeds = table.seeds(GPYTORCH, models.OURS, *models.PEERS)
+    if not seeds:
+        return
+
+    def mean(model: str, metric: str) -> float:
+        return float(np.mean(table.values(GPYTORCH, model, metric, seeds)))
+
+    best = min(models.PEERS, key=lambda peer: mean(peer, "rmse"))
+    yield "rmse_ratio", mean(models.OURS, "rmse") / mean(best, "rmse"), seeds, best
+    yield "speedup", mean(best, "seconds") / mean(models.OURS, "seconds"), seeds, best
+    for peer in models.PEERS:
+        yield f"speedup_{peer}", mean(peer, "seconds") / mean(models.OURS, "seconds"), seeds, peer
+        yield f"{peer}.steps", mean(peer, "rounds"), seeds, peer
 
 
 def _is_better(table: Table, setting: str, seeds: list[int]) -> bool:
@@ -216,16 +244,16 @@ def measure(report: Report, args: argparse.Namespace) -> None:
     )
     if file and not args.resume:
         file.write_text("")
-    for scenario in args.scenario:
-        for inputs in args.inputs:
-            setting = Setting(scenario, inputs)
-            done = {(r["model"], r["seed"]) for r in told if r["setting"] == setting.name}
-            wanted = [(model, seed) for seed in args.seeds for model in args.models if (model, seed) not in done]
-            for one in runs(setting, wanted, args.workers) if wanted else ():
-                told.append(one)
-                if file:
-                    with file.open("a") as lines:
-                        lines.write(json.dumps(one) + "\n")
+    asked = [(Setting(scenario, inputs), args.models) for scenario in args.scenario for inputs in args.inputs]
+    asked += [(Setting(peers, MANY), models.ON_ONE) for peers in args.peers if has_peers()]
+    for setting, names in asked:
+        done = {(r["model"], r["seed"]) for r in told if r["setting"] == setting.name}
+        wanted = [(model, seed) for seed in args.seeds for model in names if (model, seed) not in done]
+        for one in runs(setting, wanted, args.workers) if wanted else ():
+            told.append(one)
+            if file:
+                with file.open("a") as lines:
+                    lines.write(json.dumps(one) + "\n")
     table = Table(told)
     report.figures = figures(table)
     for name, model in table.pairs():
@@ -234,9 +262,17 @@ def measure(report: Report, args: argparse.Namespace) -> None:
         report.rows.append({"model": f"{name} {model}", "seeds": len(seeds), **means})
 
 
+def has_peers() -> bool:
+    """Whether gpytorch is installed; says how to get it where not."""
+    if importlib.util.find_spec(GPYTORCH):
+        return True
+    print("gpytorch is not installed, its runs are left out: pip install -c constraints.txt -e '.[peers]'")
+    return False
+
+
 def main(argv: list[str] | None = None) -> int:
     flags = parser("section4", (__doc__ or "").splitlines()[0])
-    flags.add_argument("--scenario", nargs="+", choices=SCENARIOS, default=["A"])
+    flags.add_argument("--scenario", nargs="*", choices=SCENARIOS, default=["A"])
     flags.add_argument(
         "--models", nargs="+", choices=models.MODELS, default=[m for m in models.MODELS if m != "algorithm1"]
     )
@@ -244,16 +280,23 @@ def main(argv: list[str] | None = None) -> int:
     flags.add_argument(
         "--inputs", type=int, nargs="+", choices=INPUTS, default=[MANY], help="inputs a device; 8: of one device only"
     )
+    flags.add_argument(
+        "--peers", nargs="+", choices=[GPYTORCH], default=[], help="also sparse variational peers, on one device of A"
+    )
     flags.add_argument("--resume", action="store_true", help="go on from the runs kept beside --json FILE")
     flags.add_argument(
         "--workers", type=int, default=1, metavar="N", help="processes at once; times are told of one as they are"
     )
+    flags.add_argument("--markdown", type=Path, metavar="FILE", help="also write the tables as a page")
     args = flags.parse_args(argv)
     args.seeds = list(range(1 if args.quick else args.seeds))
     if args.quick:
         args.scenario, args.models, args.inputs = ["A"], list(QUICK), [MANY]
     report = Report("section4", BARS)
-    return finish(report, args, lambda: measure(report, args))
+    status = finish(report, args, lambda: measure(report, args))
+    if args.markdown:
+        args.markdown.write_text(page(report))
+    return status
 
 
 if __name__ == "__main__":

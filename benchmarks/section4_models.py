@@ -32,6 +32,10 @@ LONE = {"local-only": Ranks(0, 0, 2), "alone": Ranks(0, 2, 2)}
 ABLATIONS = ("no-deviation", "no-local", "global-only", "local-only")
 MODELS = (*FEDERATED, *LONE, "pfedgp", "algorithm1", "oracle")
 
+# one device by itself: ours, gpytorch's, and for comparison ours with the fleet, which has six times the data
+OURS, FLEET, PEERS = "ours", "fleet", ("svgp", "lmc")
+ON_ONE = (OURS, FLEET, *PEERS)
+
 
 class Fit(NamedTuple):
     """laws: mean [200, Q] and covariance [200, Q, Q] of each device's tests; covariances [Q, Q]: of each signal, as found."""
@@ -61,6 +65,20 @@ def fit(model: str, devices: list[Device], scenario: Scenario, seed: int) -> Fit
     return structured(model, devices, seed)
 
 
+def fit_one(model: str, devices: list[Device], seed: int) -> Fit:
+    """One of ON_ONE, judged on the first device. Of a peer ``rounds`` are steps."""
+    if model == FLEET:
+        fitted = structured("full", devices, seed)
+        return fitted._replace(laws=fitted.laws[:1], covariances=fitted.covariances[:1])
+    if model == OURS:
+        return structured("alone", devices[:1], seed)
+    from benchmarks import section4_peers
+
+    begin = _clocks()
+    law, covariance, steps = section4_peers.fit(model, devices[0], seed)
+    return Fit([law], [covariance], *_since(begin), steps, 0.0)
+
+
 def start() -> Start:
     """The paper's first values."""
     grid = np.linspace(0, data.SPAN, INDUCING)[:, None]
@@ -77,15 +95,15 @@ def structured(model: str, devices: list[Device], seed: int) -> Fit:
         f"{i:02d}": Client(d.X[:, None], d.Y, hierarchy.own(first, ranks, rng), first) for i, d in enumerate(devices)
     }
     if model in FEDERATED:
-        learnt = fleet.learn(clients, shared, first)
+        learnt = fleet.learn(clients, shared, first, ROUNDS)
         return _told([learnt] * len(devices), devices, begin, 8 * learnt.numbers)
-    return _told([fleet.learn({name: one}, shared, first) for name, one in clients.items()], devices, begin, 0)
+    return _told([fleet.learn({name: one}, shared, first, ROUNDS) for name, one in clients.items()], devices, begin, 0)
 
 
 def pfedgp(devices: list[Device], seed: int) -> Fit:
-    """A personal multi-output block each; the kernel's lengthscale is averaged over devices after every round."""
+    """A personal multi-output block each, of full rank; the kernel's lengthscale is averaged over devices after every round."""
     begin, first, rng = _clocks(), start(), np.random.default_rng(seed)
-    ranks = LONE["local-only"]
+    ranks = Ranks(0, 0, data.Q)
     shared = hierarchy.shared(first, ranks, rng)
     clients = {
         f"{i:02d}": Client(d.X[:, None], d.Y, hierarchy.own(first, ranks, rng), first) for i, d in enumerate(devices)

@@ -19,6 +19,7 @@ from fleetgp.wire import codec, topics
 from fleetgp.wire.messages import AnomalyEvent, Health, Prediction, RoundNotice, Status
 
 QUARANTINE = "quarantine:"
+LAYERS = ("shared", "deviation", "local")
 _OURS = f"{topics.ROOT}/"
 
 
@@ -133,4 +134,8 @@ def _prediction_row(prediction: Prediction, received_ms: int) -> Row:
         values[f"{name}.high"] = law.high
         values[f"{name}.observed"] = law.observed
         values[f"{name}.z"] = law.z
+        if len(law.layers) == 4:  # the first is what the others leave of the mean
+            parts = zip(LAYERS, law.layers[1:], strict=True)
+            values.update((f"{name}.{part}", value) for part, value in parts)
+            values[f"{name}.pull"] = law.pull
     return Row("prediction", prediction.agent, prediction.at_ms, values, received_ms)

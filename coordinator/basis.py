@@ -30,6 +30,8 @@ PLACE_MOVES = 5
 PLACE_FRAMES = 10
 # mean squared distance of centres to the nearest inducing input, in lengthscales, from which these are placed anew
 PLACE_GAP = 0.25
+# or of inducing inputs that gradients have moved away from the centres already
+TUNED_GAP = 1.0
 INDUCING = BLOCKS.index("inducing")
 
 
@@ -50,7 +52,7 @@ def renew(state: State) -> tuple[State, str]:
     if state.feature_map is None:
         return _first(state, pooled)
     new, note = state, ""
-    unit = _moved_scaling(state, state.feature_map, pooled)
+    unit = moved_scaling(state, state.feature_map, pooled)
     if unit is not None:
         new, note = _rescaled(state, state.feature_map, unit, pooled), "new basis: the fleet's scale has moved"
     placed, kept = _placed(state, new, pooled)
@@ -65,6 +67,16 @@ def renew(state: State) -> tuple[State, str]:
     return msgspec.structs.replace(new, basis=state.basis + 1, answers=answers), note
 
 
+def tuned(state: State, new: Basis, kept: float) -> State:
+    """The state on a basis that was learnt by gradients; kept: what is left of the weight of a term that is taken there."""
+    assert state.feature_map is not None
+    answers = _rebased(state, state.feature_map, new, kept)
+    readings = float(np.max(pooled_moments(state).n))
+    return msgspec.structs.replace(
+        state, basis=state.basis + 1, feature_map=new, answers=answers, placed_on=readings, is_tuned=True
+    )
+
+
 def _first(state: State, pooled: Moments) -> tuple[State, str]:
     assert state.schema is not None
     if np.min(pooled.n) < ENOUGH_READINGS and np.max(pooled.n) < ENOUGH_OF_ONE:
@@ -74,13 +86,13 @@ def _first(state: State, pooled: Moments) -> tuple[State, str]:
         state,
         basis=state.basis + 1,
         feature_map=Basis(shape, scaling.scaling(pooled)),
-        based_on=_counts(pooled),
+        based_on=counts(pooled),
         centres=placement.start(M, len(placement.columns(shape))) if M else None,
     )
     return state, "first basis"
 
 
-def _moved_scaling(state: State, old: Basis, pooled: Moments) -> Scaling | None:
+def moved_scaling(state: State, old: Basis, pooled: Moments) -> Scaling | None:
     """Another scaling, where four times as many readings say that a scale is another."""
     # an input that was silent when the scale was made may be judged once there is enough of it
     grown = pooled.n >= REBASE_GROWTH * np.maximum(state.based_on, ENOUGH_READINGS / REBASE_GROWTH)
@@ -95,7 +107,7 @@ def _rescaled(state: State, old: Basis, new: Scaling, pooled: Moments) -> State:
     if centres is not None:
         centres = placement.carried(centres, placement.unit(old.shape, old.scaling), placement.unit(old.shape, new))
     feature_map = old._replace(scaling=new)
-    return msgspec.structs.replace(state, feature_map=feature_map, based_on=_counts(pooled), centres=centres)
+    return msgspec.structs.replace(state, feature_map=feature_map, based_on=counts(pooled), centres=centres)
 
 
 def _placed(state: State, new: State, pooled: Moments) -> tuple[State, float]:
@@ -108,13 +120,17 @@ def _placed(state: State, new: State, pooled: Moments) -> tuple[State, float]:
     if basis.shared is not None and not _is_elsewhere(state, basis, basis.shared, new.centres, readings):
         return new, 1.0
     shared = placement.place(state.schema.kernel, basis.shape, basis.scaling, new.centres.place)
+    if basis.shared is not None and state.is_tuned:  # what was learnt of lengthscales holds elsewhere too
+        shared = inducing.make(shared.kernel, shared.columns, shared.Z, basis.shared.lengthscale)
     kept = 1.0
     if basis.shared is not None:
         loss = estimated_loss(state, basis.shared, shared, new)
         if not loss <= moves.MOST_LOSS:  # nor where no number comes of it
             return new, 1.0
         kept = 1.0 / (1.0 + loss)
-    return msgspec.structs.replace(new, feature_map=basis._replace(shared=shared), placed_on=readings), kept
+    return msgspec.structs.replace(
+        new, feature_map=basis._replace(shared=shared), placed_on=readings, tuned_on=0.0
+    ), kept
 
 
 def _is_settled(state: State) -> bool:
@@ -127,7 +143,7 @@ def _is_elsewhere(state: State, basis: Basis, shared: Inducing, centres: Centres
     if readings < REBASE_GROWTH * state.placed_on:
         return False
     apart = placement.gap(shared, _raw(basis, centres))
-    return float(np.average(apart, weights=centres.weight)) > PLACE_GAP
+    return float(np.average(apart, weights=centres.weight)) > (TUNED_GAP if state.is_tuned else PLACE_GAP)
 
 
 def estimated_loss(state: State, old: Inducing, new: Inducing, after: State) -> float:
@@ -183,5 +199,5 @@ def _rebased(state: State, old: Basis, new: Basis, kept: float) -> dict[str, Ans
     return answers
 
 
-def _counts(pooled: Moments) -> tuple[float, ...]:
+def counts(pooled: Moments) -> tuple[float, ...]:
     return tuple(float(n) for n in pooled.n)

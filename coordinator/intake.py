@@ -14,7 +14,7 @@ from fleetgp import features, placement
 from fleetgp.arrays import Array
 from fleetgp.errors import PeerError
 from fleetgp.features import BLOCKS
-from fleetgp.gp.hyper import CEILING
+from fleetgp.gp.hyper import CEILING, NO_DEVIATION
 from fleetgp.gp.message import Term
 from fleetgp.placement import Sums
 from fleetgp.scaling import Moments
@@ -74,6 +74,9 @@ def common(schema: Schema) -> Schema:
         harmonics=schema.harmonics,
         inducing=schema.inducing,
         kernel=schema.kernel,
+        mixing=schema.mixing,
+        position=schema.position,
+        ranks=schema.ranks,
     )
 
 
@@ -106,24 +109,33 @@ def contents(message: Summary, schema: Schema, deviation_var: Array) -> Contents
     Q, size = deviation_var.shape
     triangles = to_array(message.precision, (Q, size * (size + 1) // 2), "precision")
     shift = to_array(message.shift, (Q, size), "shift")
-    noise_var = to_array(message.noise_variance, (Q,), "noise_variance")
-    count = to_array(message.count, (Q,), "count")
-    if np.any(count < 0) or np.any(noise_var <= 0):
-        raise PeerError("negative", f"{message.agent} sent a negative count or a noise variance that is not positive")
-    is_sound = (
-        np.all(count <= MOST_READINGS)
-        and np.all((noise_var >= 1 / LARGEST) & (noise_var <= LARGEST))
-        and np.all(np.abs(shift) <= LARGEST)
-    )
-    if not is_sound:
+    noise_var, count = noise_and_count(message, Q)
+    if not np.all(np.abs(shift) <= LARGEST):
         raise PeerError("range", f"{message.agent} sent numbers that no readings lead to")
     precision = from_triangles(triangles, size)
-    _check_precision(message.agent, precision, deviation_var)
+    check_precision(message.agent, precision, most_deviation(message.has_deviation, deviation_var))
     square = _deviation_square(message, Q)
     return Contents(Term(precision, shift), noise_var, count, square, _sums(message, schema))
 
 
-def _check_precision(agent_id: str, precision: Array, deviation_var: Array) -> None:
+def noise_and_count(message: Summary, channels: int) -> tuple[Array, Array]:
+    """Noise variance [Q] and frames [Q]. Raises PeerError ``shape``, ``finite``, ``negative`` or ``range``."""
+    noise_var = to_array(message.noise_variance, (channels,), "noise_variance")
+    count = to_array(message.count, (channels,), "count")
+    if np.any(count < 0) or np.any(noise_var <= 0):
+        raise PeerError("negative", f"{message.agent} sent a negative count or a noise variance that is not positive")
+    if not (np.all(count <= MOST_READINGS) and np.all((noise_var >= 1 / LARGEST) & (noise_var <= LARGEST))):
+        raise PeerError("range", f"{message.agent} sent numbers that no readings lead to")
+    return noise_var, count
+
+
+def most_deviation(has_deviation: bool, deviation_var: Array) -> Array:
+    """Prior variance of a deviation by which an agent's precision is judged: next to none for one that has none."""
+    return deviation_var if has_deviation else np.full_like(deviation_var, NO_DEVIATION)
+
+
+def check_precision(agent_id: str, precision: Array, deviation_var: Array) -> None:
+    """Raise PeerError ``range`` or ``indefinite`` where a term's precision [Q, F, F] is none that an agent can have."""
     if not np.all(np.abs(precision) <= LARGEST):
         raise PeerError("range", f"{agent_id} sent a precision beyond {LARGEST:g}")
     sd = np.sqrt(deviation_var)

@@ -8,8 +8,9 @@ answer is represented by its last term, which fades with the rounds it misses.
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 
-from coordinator import basis, closing, fleet, intake
+from coordinator import averaging, basis, closing, fleet, gradients, intake, mixed, tuning
 from coordinator.state import (
     Answer,
     BootstrapArrived,
@@ -17,8 +18,10 @@ from coordinator.state import (
     Count,
     Effect,
     Event,
+    GradientArrived,
     PublishModel,
     PublishRound,
+    PublishTuning,
     Round,
     State,
     SummaryArrived,
@@ -28,7 +31,7 @@ from coordinator.state import (
 from fleetgp.errors import PeerError
 from fleetgp.gp import hyper
 from fleetgp.wire import codec
-from fleetgp.wire.messages import Bootstrap, RoundNotice, Summary
+from fleetgp.wire.messages import Bootstrap, Gradient, RoundNotice, Summary
 
 FORGOTTEN = 1e-3
 
@@ -43,29 +46,56 @@ def step(state: State, event: Event) -> tuple[State, list[Effect]]:
     match event:
         case Tick():
             return _tick(state, event.at_ms)
-        case BootstrapArrived() | SummaryArrived():
-            take = _take_moments if isinstance(event, BootstrapArrived) else _take_answer
+        case BootstrapArrived() | SummaryArrived() | GradientArrived():
             try:
-                after = take(state, event.agent_id, event.payload)
+                after = _taken(state, event)
             except PeerError as err:
                 return state, [Count(err.code, event.agent_id, str(err))]
             return _note_bytes(after, event), []
 
 
+def _taken(state: State, event: BootstrapArrived | SummaryArrived | GradientArrived) -> State:
+    match event:
+        case BootstrapArrived():
+            return _take_moments(state, event.agent_id, event.payload)
+        case SummaryArrived():
+            return _take_answer(state, event.agent_id, event.payload)
+        case GradientArrived():
+            message = codec.decode(event.payload, Gradient)
+            if averaging.is_answer(state, message):
+                return averaging.taken(state, event.agent_id, message)
+            return msgspec.structs.replace(state, tuning=gradients.taken(state, event.agent_id, event.payload))
+
+
 def _take_moments(state: State, agent_id: str, payload: bytes) -> State:
     bootstrap = intake.bootstrap(payload, agent_id)
-    known = state.told.get(agent_id)
+    known = state.told.get(agent_id) or state.averaging.members.get(agent_id)
     _check_newer(bootstrap, known)
     schema = state.schema
     if schema is None or bootstrap.schema.signature() != schema.signature():
-        if _names(state) - {agent_id}:
+        if {*_names(state), *state.averaging.members} - {agent_id}:
             raise _other_schema(agent_id, bootstrap.schema.signature())
         # nobody else is in the fleet: what it watches is for this agent to say, also when it changes its mind
         schema = intake.common(bootstrap.schema)
         state = _begun_anew(state, len(schema.channels))
+    found = intake.moments(bootstrap)
+    if not np.any(found.n):
+        return _without(state, agent_id)
     _check_room(state, agent_id)
-    told = Told(bootstrap.incarnation, bootstrap.sequence, state.round, intake.moments(bootstrap))
+    told = Told(bootstrap.incarnation, bootstrap.sequence, state.round, found)
+    if not bootstrap.has_summary:
+        state = msgspec.structs.replace(_without(state, agent_id), schema=schema)
+        return averaging.joined(state, agent_id, told)
+    state = averaging.without(state, agent_id)
     return msgspec.structs.replace(state, schema=schema, told={**state.told, agent_id: told})
+
+
+def _without(state: State, agent_id: str) -> State:
+    """Without an agent that takes its leave, and what was told by it."""
+    told = {name: one for name, one in state.told.items() if name != agent_id}
+    answers = {name: one for name, one in state.answers.items() if name != agent_id}
+    sums = {name: one for name, one in state.sums.items() if name != agent_id}
+    return averaging.without(msgspec.structs.replace(state, told=told, answers=answers, sums=sums), agent_id)
 
 
 def _take_answer(state: State, agent_id: str, payload: bytes) -> State:
@@ -80,8 +110,10 @@ def _take_answer(state: State, agent_id: str, payload: bytes) -> State:
         raise _other_schema(agent_id, summary.signature)
     _check_newer(summary, state.answers.get(agent_id))
     _check_room(state, agent_id)
-    _, deviation_var = fleet.variances(state)
-    said = intake.contents(summary, state.schema, deviation_var)
+    if state.mixture is not None:
+        said = mixed.contents(summary, state.mixture)
+    else:
+        said = intake.contents(summary, state.schema, fleet.variances(state)[1])
     answer = Answer(
         summary.incarnation,
         summary.sequence,
@@ -132,9 +164,10 @@ def _check_newer(message: Bootstrap | Summary, known: Told | Answer | None) -> N
 
 
 def _check_room(state: State, agent_id: str) -> None:
-    if agent_id in state.told or agent_id in state.answers:
+    known = {*_names(state), *state.averaging.members}
+    if agent_id in known:
         return
-    if len(_names(state)) >= state.config.most_agents:
+    if len(known) >= state.config.most_agents:
         raise PeerError("too_many_agents", f"{state.config.most_agents} agents are known already")
 
 
@@ -142,11 +175,12 @@ def _names(state: State) -> set[str]:
     return {*state.told, *state.answers}
 
 
-def _note_bytes(state: State, event: BootstrapArrived | SummaryArrived) -> State:
+def _note_bytes(state: State, event: BootstrapArrived | SummaryArrived | GradientArrived) -> State:
     current = state.open_round
     if current is None:
         return state
-    answered = current.answered if event.agent_id in current.answered else (*current.answered, event.agent_id)
+    is_no_answer = event.agent_id in current.answered or isinstance(event, GradientArrived)
+    answered = current.answered if is_no_answer else (*current.answered, event.agent_id)
     received = current.bytes_received + len(event.payload)
     return msgspec.structs.replace(
         state, open_round=msgspec.structs.replace(current, answered=answered, bytes_received=received)
@@ -182,8 +216,15 @@ def _span_ms(state: State) -> int:
 
 
 def _close(state: State, current: Round, at_ms: int) -> tuple[State, list[Effect]]:
-    state, note = basis.renew(closing.move_centres(closing.improve_scales(_forget(state))))
-    payload = codec.encode(fleet.model(state, at_ms)) if state.feature_map is not None else b""
+    state, note = _renewed(_forget(state))
+    turned = tuning.turn(state, at_ms)
+    if not turned.payload:  # one proposal at a time
+        averaged = averaging.turn(turned.state, at_ms)
+        turned = turned._replace(state=averaged.state, payload=averaged.payload)
+    state = turned.state
+    payload = b""
+    if state.feature_map is not None:
+        payload = codec.encode(fleet.model(state, at_ms) if state.mixture is None else mixed.model(state, at_ms))
     notice = RoundNotice(
         at_ms=at_ms,
         round=state.round,
@@ -194,12 +235,22 @@ def _close(state: State, current: Round, at_ms: int) -> tuple[State, list[Effect
         missing=tuple(sorted(_names(state).difference(current.answered))),
         included=tuple(sorted(state.answers)),
         bytes_received=current.bytes_received,
-        bytes_sent=len(payload),
+        bytes_sent=len(payload) + len(turned.payload),
         seconds=max(0, at_ms - current.opened_ms) / 1000,
-        note=note,
+        note="; ".join(filter(None, (note, turned.note))),
+        gain=turned.gain,
     )
-    state = msgspec.structs.replace(state, open_round=None)
-    return state, [PublishModel(payload), PublishRound(notice)] if payload else [PublishRound(notice)]
+    effects: list[Effect] = [PublishModel(payload)] if payload else []
+    # an agent must be on the basis that is tuned before it can answer
+    effects += [PublishTuning(turned.payload)] if turned.payload else []
+    return msgspec.structs.replace(state, open_round=None), [*effects, PublishRound(notice)]
+
+
+def _renewed(state: State) -> tuple[State, str]:
+    """What is learnt when a round closes, and a word on a new basis."""
+    if state.schema is not None and state.schema.is_mixed:
+        return mixed.renew(state)
+    return basis.renew(closing.move_centres(closing.improve_scales(state)))
 
 
 def _forget(state: State) -> State:

@@ -14,8 +14,10 @@ from coordinator.state import (
     Count,
     Effect,
     Event,
+    GradientArrived,
     PublishModel,
     PublishRound,
+    PublishTuning,
     State,
     SummaryArrived,
     Tick,
@@ -38,7 +40,7 @@ class Coordinator:
 
     def __init__(self, settings: Settings) -> None:
         fleet = settings.text("fleet")
-        subscriptions = tuple((topics.all_agents(fleet, kind), 1) for kind in ("bootstrap", "summary"))
+        subscriptions = tuple((topics.all_agents(fleet, kind), 1) for kind in ("bootstrap", "summary", "gradient"))
         self.program = Program(
             settings, Plan("coordinator", NAME, subscriptions, settings.number("coordinator.health_s"))
         )
@@ -59,6 +61,7 @@ class Coordinator:
         self.begin_s = 0.0
         self.model_topic = topics.fleet_wide(fleet, "model")
         self.round_topic = topics.fleet_wide(fleet, "round")
+        self.tuning_topic = topics.fleet_wide(fleet, "tuning")
 
     def run(self) -> None:
         """Work until stopped. Raises ServiceError when another coordinator of the fleet is there."""
@@ -103,6 +106,8 @@ class Coordinator:
                 events.append(BootstrapArrived(message.received_ms, address.id, message.payload))
             elif address.kind == "summary":
                 events.append(SummaryArrived(message.received_ms, address.id, message.payload))
+            elif address.kind == "gradient":
+                events.append(GradientArrived(message.received_ms, address.id, message.payload))
             elif address.kind == "status":
                 self.program.check_rival(message)
         if events and not self._take(events):
@@ -141,6 +146,8 @@ class Coordinator:
         match effect:
             case PublishModel(payload):
                 self.program.session.send(self.model_topic, payload, is_retained=True, key="model")
+            case PublishTuning(payload):
+                self.program.session.send(self.tuning_topic, payload, is_retained=True, key="tuning")
             case PublishRound(notice):
                 self.program.session.send(self.round_topic, codec.encode(notice))
                 if notice.state == "closed":
@@ -167,4 +174,6 @@ class Coordinator:
             "basis": float(state.basis),
             "agents_known": float(len({*state.told, *state.answers})),
             "agents_included": float(len(state.answers)),
+            "tuning_steps": float(state.steps),
+            "tuning_taken_back": float(state.tuning.taken_back if state.tuning is not None else 0),
         }

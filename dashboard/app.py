@@ -114,18 +114,20 @@ def show_device() -> None:
         live(lambda _: no_agents())
         return
     _settle_agent(view)
-    choice = choose(view.agents, device_queries.default_range(view, st.session_state["agent_picker"]))
+    channels = {agent: device_queries.count_channels(view, agent) for agent in view.agents}
+    choice = choose(view.agents, device_queries.default_range(view, st.session_state["agent_picker"]), channels)
     st.session_state["agent"] = choice.agent
-    span_ms = labels.RANGES_MS[choice.range_name]
+    look = device_queries.Look(choice.agent, labels.RANGES_MS[choice.range_name], zone(), choice.with_layers)
 
     def draw(now: View) -> None:
         quality = source.quality(door.key, now.version, now)
         page = DevicePage(
             agent=choice.agent,
             summary=queries.agent_summary(now, choice.agent, quality),
-            data=source.device(door.key, now.version, choice.agent, span_ms, zone(), door, now),
+            data=source.device(door.key, now.version, look, door, now),
             events=device_queries.events_frame(now, choice.agent, zone()),
             zone=zone(),
+            with_layers=choice.with_layers,
         )
         device(page, colours())
 
@@ -139,7 +141,10 @@ def _settle_agent(view: View) -> None:
 
 
 def show_rounds() -> None:
-    live(lambda view: rounds(queries.rounds_data(view.rounds, zone()), zone(), colours()))
+    def draw(view: View) -> None:
+        rounds(queries.rounds_data(view.rounds, zone(), changes=view.changes), zone(), colours())
+
+    live(draw)
 
 
 if __name__ == "__main__":

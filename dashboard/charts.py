@@ -7,6 +7,7 @@ import pandas as pd
 
 from dashboard import labels
 from dashboard.device_queries import ChannelData
+from dashboard.layers import LayerData
 from dashboard.palette import Palette
 from dashboard.view import in_order
 
@@ -14,12 +15,14 @@ Drawing = alt.Chart | alt.LayerChart | alt.FacetChart
 
 CHANNEL_HEIGHT = 170
 RESIDUAL_HEIGHT = 64
+LAYERS_HEIGHT = 84
 SCORE_HEIGHT = 130
 COST_HEIGHT = 190
 STRIP_ROW = 22
 # a clock of 24 hours: the default writes 13:05 as 01:05
 CLOCK = '{"seconds": ":%S", "minutes": "%H:%M", "hours": "%H:%M", "day": "%a %d", "date": "%b %d", "month": "%b", "year": "%Y"}'
 AXIS_WIDTH = 46  # the same on all charts of a column, so that their time axes stand below one another
+LEGEND_PLACES = (0, 100, 210, 335, 450, 630, 880, 1010)  # of the words, and where the row ends
 BUSY = 150  # more readings than this are drawn as a line with small dots
 
 Z_LIMIT = 6.0
@@ -131,6 +134,25 @@ def residuals(data: ChannelData, spans: pd.DataFrame, colours: Palette) -> Drawi
     return _finish(alt.layer(stripe, _shades(spans, colours, data.points), sticks), RESIDUAL_HEIGHT)
 
 
+def layers(data: LayerData, spans: pd.DataFrame, colours: Palette) -> Drawing:
+    """What the expectation is made of: one line a layer about zero."""
+    base = alt.Chart(data.points).encode(x=_time_axis(is_labelled=False))
+    axis = alt.Axis(title=None, tickCount=3, minExtent=AXIS_WIDTH, maxExtent=AXIS_WIDTH, grid=False)
+    scale = alt.Scale(domain=list(data.extent), nice=False)
+    shown = {"shared": colours.expected, "deviation": colours.deviation, "local": colours.local}
+    zero = alt.Chart(pd.DataFrame({"zero": [0.0]})).mark_rule(color=colours.quiet, opacity=0.6).encode(y="zero:Q")
+    tooltip = [
+        alt.Tooltip("at:T", title="time", format="%Y-%m-%d %H:%M:%S"),
+        *(alt.Tooltip(f"{name}:Q", title=labels.LAYER_LEGEND[name], format="+.3~g") for name in shown),
+    ]
+    lines = [
+        base.mark_line(color=colour, strokeWidth=1.4, clip=True).encode(y=alt.Y(f"{name}:Q", axis=axis, scale=scale))
+        for name, colour in shown.items()
+    ]
+    points = base.mark_circle(size=30, opacity=0, clip=True).encode(y="shared:Q", tooltip=tooltip)
+    return _finish(alt.layer(_shades(spans, colours, data.points), zero, *lines, points), LAYERS_HEIGHT)
+
+
 def score(frame: pd.DataFrame, spans: pd.DataFrame, colours: Palette) -> Drawing:
     """The score over time with the threshold of the alarm; the axis is linear at first and then by powers of ten."""
     base = alt.Chart(frame).encode(x=_time_axis())
@@ -154,16 +176,21 @@ def score(frame: pd.DataFrame, spans: pd.DataFrame, colours: Palette) -> Drawing
     return _finish(layers, SCORE_HEIGHT)
 
 
-def legend(colours: Palette) -> Drawing:
-    """The four things a channel's chart shows, once for the page."""
-    items = pd.DataFrame({"x": [0, 100, 210, 335], "what": list(labels.LEGEND), "word": list(labels.LEGEND.values())})
-    base = alt.Chart(items).encode(x=alt.X("x:Q", scale=alt.Scale(domain=[0, 450], range=[8, 458]), axis=None))
+def legend(colours: Palette, *, with_layers: bool = False) -> Drawing:
+    """What a channel's charts show, once for the page."""
+    shown = labels.LEGEND | (labels.LAYER_LEGEND if with_layers else {})
+    width = LEGEND_PLACES[len(shown)]
+    items = pd.DataFrame({"x": LEGEND_PLACES[: len(shown)], "what": list(shown), "word": list(shown.values())})
+    base = alt.Chart(items).encode(x=alt.X("x:Q", scale=alt.Scale(domain=[0, width], range=[8, 8 + width]), axis=None))
     words = base.mark_text(align="left", dx=14, fontSize=13, color=colours.observed).encode(text="word:N")
+    strokes = {
+        "mean": colours.expected,
+        "shared": colours.expected,
+        "deviation": colours.deviation,
+        "local": colours.local,
+    }
     marks = [
         base.transform_filter("datum.what == 'observed'").mark_circle(size=50, color=colours.observed, opacity=1),
-        base.transform_filter("datum.what == 'mean'").mark_tick(
-            orient="horizontal", size=20, thickness=2.5, color=colours.expected
-        ),
         base.transform_filter("datum.what == 'band'").mark_square(
             size=190, color=colours.expected, opacity=colours.band_opacity + 0.1
         ),
@@ -171,8 +198,14 @@ def legend(colours: Palette) -> Drawing:
             size=190, color=colours.anomaly, opacity=colours.shade_opacity + 0.2
         ),
         base.transform_filter("datum.what == 'anomaly'").mark_circle(size=40, color=colours.anomaly, opacity=1),
+        *(
+            base.transform_filter(f"datum.what == '{name}'").mark_tick(
+                orient="horizontal", size=20, thickness=2.5, color=colour, opacity=1
+            )
+            for name, colour in strokes.items()
+        ),
     ]
-    return _finish(alt.layer(*marks, words).properties(width=470), 24)
+    return _finish(alt.layer(*marks, words).properties(width=width + 20), 24)
 
 
 def taking_part(strip: pd.DataFrame, colours: Palette) -> Drawing:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dashboard import labels
+from dashboard import labels, layers
+from dashboard.layers import LayerData
 from dashboard.local_times import local_times
 from dashboard.quality import channel_names
 from dashboard.view import View
 from fleetgp.arrays import Array
+from fleetgp.schema import Channel
 from fleetgp.store.base import Window
 from fleetgp.wire.messages import AnomalyEvent
 
@@ -25,6 +27,16 @@ LONG_GAP = 5  # usual gaps between two points, beyond which a line is not drawn 
 
 BAND_SHOWN = 0.1  # share of bands that may reach beyond the value axis, on each side
 AIR = 0.05
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a viewer looks at: an agent, the last span_ms (None: everything), with layers or without, in a time zone."""
+
+    agent: str
+    span_ms: int | None
+    zone: str
+    with_layers: bool = True
 
 
 @dataclass(frozen=True)
@@ -42,7 +54,7 @@ class ChannelData:
     """points: at, observed, observed_low, observed_high, mean, low, high, z, look; times in the zone asked for.
 
     look: "anomaly" inside an event that blames the channel, else "reading". readings: how many points have a reading.
-    extent: span of the value axis.
+    extent: span of the value axis. layers: what the expectation is made of, None where that is not told.
     """
 
     name: str
@@ -50,11 +62,14 @@ class ChannelData:
     points: pd.DataFrame
     readings: int
     extent: tuple[float, float]
+    layers: LayerData | None = None
 
 
 @dataclass(frozen=True)
 class DeviceData:
-    """score: at, score, threshold. spans: start, end of the events in range. step_ms: span of a point, 0 for one frame."""
+    """score: at, score, threshold. spans: start, end of the events in range. step_ms: span of a point, 0 for one frame.
+    is_level: whether layers are parts of the level.
+    """
 
     channels: tuple[ChannelData, ...]
     score: pd.DataFrame
@@ -62,6 +77,7 @@ class DeviceData:
     step_ms: int
     first_ms: int
     last_ms: int
+    is_level: bool = False
 
 
 def default_range(view: View, agent: str) -> str:
@@ -79,13 +95,22 @@ def default_range(view: View, agent: str) -> str:
     return "All"
 
 
-def device_request(view: View, agent: str, span_ms: int | None) -> Request | None:
+def count_channels(view: View, agent: str) -> int:
+    """How many channels an agent predicts, as far as it has said."""
+    schema, series = view.schema(agent), view.predictions.get(agent)
+    if schema is not None:
+        return len(schema.channels)
+    return len(channel_names(series.channels)) if series is not None else 0
+
+
+def device_request(view: View, agent: str, span_ms: int | None, with_layers: bool = True) -> Request | None:
     """What to ask the store for: the last ``span_ms`` (None: everything) before the agent's newest frame."""
     series = view.predictions.get(agent)
     if series is None:
         return None
     start_ms = series.first_ms if span_ms is None else max(series.first_ms, series.last_ms - span_ms + 1)
-    return Request(series.channels, start_ms, series.last_ms, MAX_POINTS)
+    columns = tuple(name for name in series.channels if with_layers or not name.endswith(layers.COLUMNS))
+    return Request(columns, start_ms, series.last_ms, MAX_POINTS)
 
 
 def device_data(view: View, agent: str, window: Window, zone: str) -> DeviceData:
@@ -95,7 +120,7 @@ def device_data(view: View, agent: str, window: Window, zone: str) -> DeviceData
     spans = _spans(events, start_ms, end_ms + window.step_ms)
     at_ms, breaks = _with_breaks(window.at_ms.astype(np.int64))
     schema = view.schema(agent)
-    units = {channel.name: channel.unit for channel in schema.channels} if schema is not None else {}
+    known = {channel.name: channel for channel in schema.channels} if schema is not None else {}
     order = list(schema.channel_names) if schema is not None else []
     names = channel_names(list(window.mean))
     names.sort(key=lambda name: order.index(name) if name in order else len(order))
@@ -106,8 +131,11 @@ def device_data(view: View, agent: str, window: Window, zone: str) -> DeviceData
         points.insert(0, "at", at)
         blamed = _spans([event for event in events if is_blamed(event, name)], start_ms, end_ms + window.step_ms)
         points["look"] = np.where(_inside(at_ms, blamed, window.step_ms), "anomaly", "reading")
-        readings = int(points["observed"].notna().sum())
-        channels.append(ChannelData(name, units.get(name, ""), points, readings, value_extent(points)))
+        readings, channel = int(points["observed"].notna().sum()), known.get(name, Channel(name=name))
+        split = layers.layer_data(window, channel, layers.is_level(schema))
+        if split is not None:
+            split = _with_times(split, at, breaks)
+        channels.append(ChannelData(name, channel.unit, points, readings, value_extent(points), split))
     size = window.at_ms.size
     score = pd.DataFrame(
         {
@@ -123,7 +151,13 @@ def device_data(view: View, agent: str, window: Window, zone: str) -> DeviceData
             "end": local_times(spans["end"].to_numpy(np.int64) + half_ms, zone),
         }
     )
-    return DeviceData(tuple(channels), score, shown, window.step_ms, start_ms, end_ms)
+    return DeviceData(tuple(channels), score, shown, window.step_ms, start_ms, end_ms, layers.is_level(schema))
+
+
+def _with_times(split: LayerData, at: pd.Series, breaks: Places) -> LayerData:
+    """Layers with the times of their points, and the breaks of lines."""
+    columns = {name: _column(split.points, name, breaks, len(split.points)) for name in layers.NAMES}
+    return replace(split, points=pd.DataFrame({"at": at, **columns}))
 
 
 def value_extent(points: pd.DataFrame) -> tuple[float, float]:
@@ -158,7 +192,7 @@ def _with_breaks(at_ms: Array) -> tuple[Array, Places]:
     return np.insert(at_ms, breaks, at_ms[breaks - 1] + gaps[breaks - 1] // 2), breaks
 
 
-def _column(values: Mapping[str, Array], name: str, breaks: Places, size: int) -> Array:
+def _column(values: Mapping[str, Array] | pd.DataFrame, name: str, breaks: Places, size: int) -> Array:
     """One column with NaN at the breaks; all NaN where the store has none of that name."""
     column = values.get(name)
     return np.insert(column if column is not None else np.full(size, np.nan), breaks, np.nan)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 TITLE = "FleetGP"
@@ -92,6 +93,26 @@ RESIDUAL_NOTE = (
 )
 ANOMALY_NOTE = "Anomalies are shaded, and marked on the channels that stood out."
 LEGEND = {"observed": "reading", "mean": "expected", "band": "90 % band", "anomaly": "anomaly"}
+LAYERS = "Layers"
+LAYERS_HELP = "Shows below each channel what the expectation is made of."
+LAYER_LEGEND = {
+    "shared": "the fleet's knowledge",
+    "deviation": "what this device does otherwise",
+    "local": "its own pattern",
+}
+LAYERS_NOTE = (
+    "The coloured lines at the bottom split the expected change from the last reading to the next: what all devices of the "
+    "fleet do in such a moment, what this one does otherwise, and a pattern of its own that nothing else explains."
+)
+LEVELS_NOTE = (
+    "The coloured lines at the bottom split how far the expectation lies from the fleet's centre: what all devices of the "
+    "fleet do in such a moment, what this one does otherwise, and a pattern of its own that nothing else explains."
+)
+NO_LAYERS = (
+    "What the expectations are made of is not told in this range: the agent is of an earlier version, or its setting "
+    "`agent.layers` is off."
+)
+ALONE_LINE = "Nothing of it is from the fleet: the device learns alone."
 EVENTS_TITLE = "Anomalies"
 NO_EVENTS = "No anomaly of this device is on record."
 NO_CHANNEL_DATA = "No readings of this channel in this range."
@@ -112,6 +133,33 @@ RANGES_MS: Mapping[str, int | None] = {
     "1 week": 7 * 86_400_000,
     "All": None,
 }
+
+
+def level_line(unit: str, expected: float, fleet: float, even: float) -> str:
+    """Where a device is expected, on average, and where the fleet would have it; even: a difference as good as none."""
+    own = expected - fleet
+    if abs(own) <= even:
+        return f"Runs where the fleet would have it: at {quantity(expected, unit, even)} on average."
+    word, there = "above" if own > 0 else "below", quantity(fleet, unit, own)
+    here = quantity(expected, unit, own)
+    return f"Runs {quantity(abs(own), unit)} {word} where the fleet would have it, all else as it is: at {here}, not {there}."
+
+
+def step_line(unit: str, shared: float, own: float) -> str:
+    """What layers of steps say where they tell of no level; a frame, on average."""
+    return f"On average the fleet's knowledge moves it by {signed(shared, unit)} a frame, its own ways by {signed(own, unit)}."
+
+
+def signed(value: float, unit: str) -> str:
+    """With its sign: '+0.021 °C'."""
+    return f"{'−' if value < 0 else '+'}{quantity(abs(value), unit)}"
+
+
+def quantity(value: float, unit: str, beside: float | None = None) -> str:
+    """Two significant digits and the unit: '2.1 °C'; as many decimals as a number beside it would have."""
+    size = abs(value if beside is None else beside)
+    decimals = 1 - math.floor(math.log10(size)) if size > 0 else 1
+    return f"{value:.{min(max(decimals, 0), 12)}f} {unit}".strip().replace("-", "−")
 
 
 def resolution(step_ms: int) -> str:
@@ -148,6 +196,19 @@ TO_AGENTS = "to agents"
 NO_ROUNDS = (
     "No round has closed yet. The coordinator opens one every minute, or as its setting coordinator.round_s says."
 )
+ROUNDS_TITLE = "All rounds"
+CHANGES_TITLE = "Changes of the basis"
+CHANGES_HELP = (
+    "The basis is what all summaries refer to: scales, features, and how far their kernels reach. From time to time the "
+    "coordinator finds a better one. Gain: by how much better it foresaw the agents' newest frames, in nats a reading."
+)
+NO_CHANGES = (
+    "No change is on record. The coordinator changes the basis when the fleet's scale has moved, when it places features "
+    "where the frames lie, or when tuning finds kernels that foresee better; it says here what that gained."
+)
+CHANGE_WHAT = "What happened"
+CHANGE_GAIN = "Gain"
+CHANGE_WORDS = "In words"
 ROUND = "Round"
 ROUND_CLOSED = "Closed"
 ROUND_ANSWERED = "Answered"
@@ -268,6 +329,24 @@ def duration(seconds: float) -> str:
 def count(value: int) -> str:
     """Thousands apart by a thin space."""
     return f"{value:,}".replace(",", "\u2009")
+
+
+def nats(gain: float | None) -> str:
+    """'+0.031'."""
+    return "–" if gain is None else f"{gain:+.3f}".replace("-", "−")
+
+
+def gain(nats: float | None) -> str:
+    """Nats a reading in plain words: what as many nats would be in the width of the bands."""
+    if nats is None:
+        return "not measured"
+    if abs(nats) < 0.002:
+        return "no difference"
+    share = f"{-100 * math.expm1(-abs(nats)):.2g} %"
+    if nats < 0:
+        return f"a loss, as of bands {share} wider"
+    word = "small" if nats < 0.01 else "clear" if nats < 0.05 else "large"
+    return f"{word}, as of bands {share} narrower"
 
 
 def data_size(size: int) -> str:

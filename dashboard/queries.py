@@ -201,16 +201,24 @@ def footer(view: View, zone: str) -> str:
 # --- rounds -----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class RoundsData:
-    """strip: round, agent, part. costs: round, direction, kilobytes. closing: round, seconds. table: as shown."""
+    """strip: round, agent, part. costs: round, direction, kilobytes. closing: round, seconds. table, changes: as shown."""
 
     strip: pd.DataFrame
     costs: pd.DataFrame
     closing: pd.DataFrame
     table: pd.DataFrame
+    changes: pd.DataFrame
 
 
-def rounds_data(rounds: Sequence[RoundNotice], zone: str, most: int = 60) -> RoundsData:
-    """Frames on the newest ``most`` closed rounds; the table also lists one that is open."""
+def tells_change(notice: RoundNotice) -> bool:
+    """Whether a round changed the basis, or worked on it."""
+    return notice.state == "closed" and notice.basis > 0 and (notice.gain is not None or bool(notice.note))
+
+
+def rounds_data(
+    rounds: Sequence[RoundNotice], zone: str, most: int = 60, changes: Sequence[RoundNotice] = ()
+) -> RoundsData:
+    """Frames on the newest ``most`` closed rounds; the table also lists one that is open. changes: newest first."""
     closed = [notice for notice in rounds if notice.state == "closed"][:most]
     agents = in_order(name for n in closed for name in (*n.answered, *n.missing, *n.included))
     strip = [(n.round, agent, part) for n in closed for agent in agents if (part := _part(n, agent)) is not None]
@@ -224,6 +232,7 @@ def rounds_data(rounds: Sequence[RoundNotice], zone: str, most: int = 60) -> Rou
         pd.DataFrame(costs, columns=["round", "direction", "kilobytes"]),
         pd.DataFrame([(n.round, n.seconds) for n in closed], columns=["round", "seconds"]),
         pd.DataFrame([_round_row(notice, zone) for notice in rounds[:most]]),
+        pd.DataFrame([_change_row(notice, zone) for notice in changes]),
     )
 
 
@@ -248,4 +257,18 @@ def _round_row(notice: RoundNotice, zone: str) -> dict[str, object]:
         labels.ROUND_SENT: labels.data_size(notice.bytes_sent),
         labels.ROUND_SECONDS: notice.seconds,
         labels.ROUND_BASIS: notice.basis,
+    }
+
+
+def _change_row(notice: RoundNotice, zone: str) -> dict[str, object]:
+    return {
+        labels.ROUND_CLOSED: local_times(np.array([notice.at_ms]), zone)[0],
+        labels.ROUND: notice.round,
+        labels.ROUND_BASIS: notice.basis,
+        labels.CHANGE_WHAT: notice.note,
+        labels.CHANGE_GAIN: labels.nats(notice.gain),
+        labels.CHANGE_WORDS: labels.gain(notice.gain),
+        labels.ROUND_RECEIVED: labels.data_size(notice.bytes_received),
+        labels.ROUND_SENT: labels.data_size(notice.bytes_sent),
+        labels.ROUND_SECONDS: notice.seconds,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import streamlit as st
 
 from dashboard import charts, labels
@@ -25,15 +26,27 @@ def rounds(data: RoundsData, zone: str, colours: Palette) -> None:
         with seconds_place:
             st.markdown(f"**{labels.SECONDS_TITLE}**")
             st.altair_chart(charts.closing(data.closing, colours), key="closing")
+    if not data.strip.empty or not data.closing.empty:
+        _changes(data.changes)
     if not data.table.empty:
-        column = st.column_config
-        st.dataframe(
-            data.table,
-            hide_index=True,
-            key="rounds_table",
-            column_config={
-                labels.ROUND_CLOSED: column.DatetimeColumn(format="YYYY-MM-DD HH:mm:ss"),
-                labels.ROUND_SECONDS: column.NumberColumn(format="%.2f"),
-            },
-        )
+        st.markdown(f"**{labels.ROUNDS_TITLE}**")
+        st.dataframe(data.table, hide_index=True, key="rounds_table", column_config=_columns())
         st.caption(labels.zone_note(zone))
+
+
+def _changes(changes: pd.DataFrame) -> None:
+    st.markdown(f"**{labels.CHANGES_TITLE}**", help=labels.CHANGES_HELP)
+    if changes.empty:
+        st.caption(labels.NO_CHANGES)
+    else:
+        st.dataframe(changes, hide_index=True, key="changes_table", column_config=_columns())
+
+
+def _columns() -> dict[str, object]:
+    column = st.column_config
+    return {
+        labels.ROUND_CLOSED: column.DatetimeColumn(format="YYYY-MM-DD HH:mm:ss"),
+        labels.ROUND_SECONDS: column.NumberColumn(format="%.2f"),
+        labels.CHANGE_WHAT: column.TextColumn(width="large"),
+        labels.CHANGE_GAIN: column.TextColumn(help=labels.CHANGES_HELP),
+    }

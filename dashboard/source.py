@@ -22,9 +22,12 @@ from fleetgp.runtime.settings import Settings, load
 from fleetgp.store.base import Reader, SeriesInfo, Window
 from fleetgp.store.open import location, open_reader, pointed_at
 from fleetgp.store.sqlite import open_reader as open_file
+from fleetgp.wire.messages import RoundNotice
 
 MAX_EVENTS = 500
 MAX_ROUNDS = 200
+# how far back the first look goes for rounds that changed the basis, and how many of them are kept
+FIRST_ROUNDS, MAX_CHANGES = 5000, 100
 
 _keys = itertools.count()
 
@@ -95,6 +98,7 @@ class Source:
         self._reader: Reader | None = None
         self._identity: Hashable | None = None
         self._recent = Recent()
+        self._changes: tuple[RoundNotice, ...] | None = None  # None: nothing was read yet
         self._looked_s = float("-inf")
         self._view = View(version=0, looked_ms=clock.now_ms(), location=store.location)
 
@@ -143,6 +147,8 @@ class Source:
         intervals = {s.name: s.schema.interval_ms for s in statuses if s.schema is not None}
         now_ms = self._clock.now_ms()
         self._recent.update(reader, predictions, intervals, now_ms)
+        rounds = reader.rounds(limit=FIRST_ROUNDS if self._changes is None else MAX_ROUNDS)
+        self._changes = _newest_changes(rounds, self._changes or ())
         view = View(
             version=self._view.version,
             looked_ms=self._view.looked_ms,
@@ -151,7 +157,8 @@ class Source:
             statuses=statuses,
             healths=tuple(reader.healths()),
             events=tuple(reader.events(limit=MAX_EVENTS)),
-            rounds=tuple(reader.rounds(limit=MAX_ROUNDS)),
+            rounds=tuple(rounds[:MAX_ROUNDS]),
+            changes=self._changes,
             readings=tuple(reader.series("reading")),
             predictions=predictions,
             recent=self._recent.windows(),
@@ -174,7 +181,13 @@ class Source:
         if self._reader is not None:
             self._reader.close()
         self._reader, self._identity = None, None
-        self._recent = Recent()
+        self._recent, self._changes = Recent(), None
+
+
+def _newest_changes(rounds: Sequence[RoundNotice], known: Sequence[RoundNotice]) -> tuple[RoundNotice, ...]:
+    """Rounds that tell of a change, those known and those among rounds, newest first."""
+    found = {(notice.at_ms, notice.round): notice for notice in (*known, *filter(queries.tells_change, rounds))}
+    return tuple(found[key] for key in sorted(found, reverse=True)[:MAX_CHANGES])
 
 
 def _facts(view: View) -> tuple[object, ...]:
@@ -198,11 +211,11 @@ def quality(key: int, version: int, _view: View) -> pd.DataFrame:
 
 @st.cache_data(ttl=60, max_entries=32, show_spinner=False)
 def device(
-    key: int, version: int, agent: str, span_ms: int | None, zone: str, _source: Source, _view: View
+    key: int, version: int, look: device_queries.Look, _source: Source, _view: View
 ) -> device_queries.DeviceData | None:
     """All that the device page draws, None where the store has no frames of the agent."""
-    request = device_queries.device_request(_view, agent, span_ms)
+    request = device_queries.device_request(_view, look.agent, look.span_ms, look.with_layers)
     if request is None:
         return None
-    window = _source.window(agent, request.columns, request.start_ms, request.end_ms, request.max_points)
-    return device_queries.device_data(_view, agent, window, zone) if window is not None else None
+    window = _source.window(look.agent, request.columns, request.start_ms, request.end_ms, request.max_points)
+    return device_queries.device_data(_view, look.agent, window, look.zone) if window is not None else None

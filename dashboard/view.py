@@ -37,7 +37,8 @@ class View:
     """The store at one look.
 
     version: grows whenever something changed. looked_ms: when we looked, system clock. recent: per agent the newest
-    prediction rows, in order, as they were stored. noticed_ms: when an agent's newest frame was first seen here, system
+    prediction rows, in order, as they were stored. changes: rounds that tell of a change of the basis, newest first, also
+    from before the oldest of rounds. noticed_ms: when an agent's newest frame was first seen here, system
     clock; only for frames that arrived while we watched.
     """
 
@@ -50,6 +51,7 @@ class View:
     healths: tuple[Health, ...] = ()
     events: tuple[AnomalyEvent, ...] = ()
     rounds: tuple[RoundNotice, ...] = ()
+    changes: tuple[RoundNotice, ...] = ()
     readings: tuple[SeriesInfo, ...] = ()
     predictions: Mapping[str, SeriesInfo] = field(default_factory=dict)
     recent: Mapping[str, Window] = field(default_factory=dict)

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from edge_agent import frames as framing
-from edge_agent import usual
+from edge_agent import mixed, tuning, usual
 from edge_agent.many import watch_many
 from edge_agent.state import (
     AgentConfig,
@@ -20,15 +20,18 @@ from edge_agent.state import (
     Sent,
     State,
     Tick,
+    TuningArrived,
 )
 from edge_agent.watch import watch_each
 from fleetgp import alarm, calibrate, placement, scaling
 from fleetgp.arrays import Array
 from fleetgp.errors import BasisRefused, NumericalError, PeerError
 from fleetgp.features import Basis
-from fleetgp.gp import aggregate, message, moves
+from fleetgp.gp import aggregate, engine, message, moves, parts
 from fleetgp.gp import learner as learning
+from fleetgp.gp.engine import Engine
 from fleetgp.gp.learner import Learner
+from fleetgp.scaling import Moments
 from fleetgp.schema import check
 from fleetgp.wire import codec, knowledge
 from fleetgp.wire.convert import to_tensor, to_triangles
@@ -77,6 +80,8 @@ def _step(state: State, event: Event) -> tuple[State, list[Effect]]:
             return _adopt(state, event)
         case RoundOpened():
             return _answer(state, event)
+        case TuningArrived():
+            return tuning.answer(state, event)
         case Tick():
             if not state.config.is_live:
                 return state, []
@@ -106,30 +111,34 @@ def _take(state: State, event: Readings) -> tuple[State, list[Effect]]:
 
 
 def _watch_all(state: State, closed: list[framing.Frame]) -> tuple[State, list[Effect]]:
-    if not state.config.is_live and len(closed) >= BATCH_FRAMES:
+    if not state.config.is_live and len(closed) >= BATCH_FRAMES and not state.config.schema.is_mixed:
         return watch_many(state, closed)
     return watch_each(state, closed)
 
 
 def _adopt(state: State, event: ModelArrived) -> tuple[State, list[Effect]]:
-    """Take the fleet's knowledge in, with this agent's own part of it taken out."""
+    """Take the fleet's knowledge in, with this agent's own part of it taken out; nothing where it learns without the fleet."""
     schema = state.config.schema
+    if not state.config.parts.shared:
+        return state, []
     try:
         model = codec.decode(event.payload, FleetModel)
         if model.schema.signature() != schema.signature():
             raise PeerError("other_schema", f"the fleet watches {model.schema.signature()}")
         if (model.origin, model.basis, model.round) == (state.origin, state.basis, state.round):
             return state, []  # a broker gives its retained message again after every reconnection
+        if schema.is_mixed:
+            return _taken(state, model, mixed.adopted(state, model, _named(state, model))), []
         published = knowledge.read(model, schema)
         is_moved = (model.origin, model.basis) != (state.origin, state.basis)
         sent = _moved_terms(state, published.basis) if is_moved else state.sent
-        known = _without_own(state, model, published, sent)
+        known = parts.known(_without_own(state, model, published, sent), state.config.parts)
     except PeerError as err:
         return state, [Count(f"model_{err.code}", 1, err.detail)]
-    learner, effects = _informed(state.learner, published.basis, known)
+    learner, effects = _informed(_learner(state.learner), published.basis, known)
     shadow = state.shadow
     if shadow is not None:
-        shadow = msgspec.structs.replace(shadow, learner=_informed(shadow.learner, published.basis, known)[0])
+        shadow = msgspec.structs.replace(shadow, learner=_informed(_learner(shadow.learner), published.basis, known)[0])
     state = msgspec.structs.replace(
         _stood_in(state, published.basis.scaling.centre),
         learner=learner,
@@ -142,6 +151,26 @@ def _adopt(state: State, event: ModelArrived) -> tuple[State, list[Effect]]:
         centres=np.zeros((0, 0)) if published.centres is None else published.centres,
     )
     return state, effects
+
+
+def _learner(engine: Engine | None) -> Learner | None:
+    """The engine of channels that are not mixed."""
+    assert engine is None or isinstance(engine, Learner)
+    return engine
+
+
+def _taken(state: State, model: FleetModel, known: mixed.Adopted) -> State:
+    """The state of an agent of mixed channels with what it took in."""
+    return msgspec.structs.replace(
+        _stood_in(state, known.centre),
+        learner=known.learner,
+        shadow=known.shadow,
+        origin=model.origin,
+        basis=model.basis,
+        round=model.round,
+        sent=known.sent,
+        named=_named(state, model),
+    )
 
 
 def _stood_in(state: State, centre: Array) -> State:
@@ -177,9 +206,10 @@ def _informed(learner: Learner | None, basis: Basis, known: learning.Knowledge) 
 
 def _moved_terms(state: State, basis: Basis) -> tuple[Sent, ...]:
     """The terms that were sent, on another basis."""
-    if state.learner is None:
+    learner = _learner(state.learner)
+    if learner is None:
         return state.sent
-    T, ratio = moves.change(state.learner.basis, basis)
+    T, ratio = moves.change(learner.basis, basis)
     return tuple(Sent(one.sequence, message.rebase(one.term, T, ratio)) for one in state.sent)
 
 
@@ -198,17 +228,22 @@ def _without_own(state: State, model: FleetModel, published: Published, sent: tu
     noise_var, noise_frames = published.noise_var, min(published.noise_frames, learning.FLEET_NOISE_FRAMES)
     if noise_frames < learning.OWN_NOISE_FRAMES:  # nobody knows yet: what this agent thinks itself, at little weight
         noise_frames = learning.OWN_NOISE_FRAMES
-        if state.learner is not None:
-            _, ratio = moves.change(state.learner.basis, published.basis)
-            noise_var = ratio**2 * state.learner.noise_var[learning.LONG]
+        learner = _learner(state.learner)
+        if learner is not None:
+            _, ratio = moves.change(learner.basis, published.basis)
+            noise_var = ratio**2 * learner.noise_var[learning.LONG]
     return learning.Knowledge(belief, published.prior_var, published.deviation_var, noise_var, noise_frames, own_weight)
 
 
 def _answer(state: State, event: RoundOpened) -> tuple[State, list[Effect]]:
     """Answer a round: moments when they have doubled since they were last told, a summary once on the fleet's basis.
 
-    A coordinator that counts rounds from the start again has lost its memory and needs the moments at once.
+    A coordinator that counts rounds from the start again has lost its memory and needs the moments at once. An agent that
+    learns without the fleet answers nothing, but takes its leave where it was in the fleet before.
     """
+    of = state.config.parts
+    if not (of.shared or of.kernel):
+        return _leave(state, event) if state.bootstrapped else (state, [])
     effects: list[Effect] = []
     total = float(np.max(state.moments.n, initial=0.0))
     sequence = state.sequence
@@ -217,12 +252,13 @@ def _answer(state: State, event: RoundOpened) -> tuple[State, list[Effect]]:
     if total >= 2 * max(bootstrapped, 1.0) or (total and is_forgotten):
         sequence += 1
         bootstrapped = total
-        effects.append(Publish("bootstrap", _bootstrap(state, event, sequence), is_durable=True, key="bootstrap"))
+        told = _bootstrap(state, event, sequence, state.moments)
+        effects.append(Publish("bootstrap", told, is_durable=True, key="bootstrap"))
     sent = state.sent
-    if state.basis and state.learner is not None and state.learner.frames:
+    if of.shared and state.basis and state.learner is not None and state.learner.frames:
         sequence += 1
-        folded = learning.folded(state.learner)  # once, for all that is told of it
-        term, square = learning.summary(folded)
+        folded = engine.folded(state.learner)  # once, for all that is told of it
+        term, square = engine.summary(folded)
         sent = _remembered(sent, state.named, Sent(sequence, term))
         # not by way of the disk: should it be lost, the next round asks again
         effects.append(Publish("summary", _summary(state, event, folded, sent[-1], square), key="summary"))
@@ -235,22 +271,32 @@ def _remembered(sent: tuple[Sent, ...], named: int, new: Sent) -> tuple[Sent, ..
     return (*(one for one in older if one.sequence == named), *newest, new)
 
 
-def _bootstrap(state: State, event: RoundOpened, sequence: int) -> Bootstrap:
+def _leave(state: State, event: RoundOpened) -> tuple[State, list[Effect]]:
+    """Moments of no reading: the coordinator then forgets this agent, and waits for it no longer."""
+    sequence = state.sequence + 1
+    told = _bootstrap(state, event, sequence, scaling.empty_moments(len(state.moments.n)))
+    effect = Publish("bootstrap", told, is_durable=True, key="bootstrap")
+    return msgspec.structs.replace(state, sequence=sequence, bootstrapped=0.0), [effect]
+
+
+def _bootstrap(state: State, event: RoundOpened, sequence: int, moments: Moments) -> Bootstrap:
     return Bootstrap(
         at_ms=event.at_ms,
         agent=state.config.agent_id,
         incarnation=state.incarnation,
         sequence=sequence,
         schema=state.config.schema,
-        count=to_tensor(state.moments.n),
-        mean=to_tensor(state.moments.mean),
-        centred_square_sum=to_tensor(state.moments.centred_square_sum),
+        count=to_tensor(moments.n),
+        mean=to_tensor(moments.mean),
+        centred_square_sum=to_tensor(moments.centred_square_sum),
+        has_summary=state.config.parts.shared,
     )
 
 
-def _summary(state: State, event: RoundOpened, folded: Learner, sent: Sent, square: Array) -> Summary:
-    """folded: the learner with its fresh frames in its statistics."""
+def _summary(state: State, event: RoundOpened, folded: Engine, sent: Sent, square: Array | None) -> Summary:
+    """folded: the engine with its fresh frames in its statistics."""
     sums = _nearest(state, folded)
+    has_deviation = state.config.parts.deviation
     return Summary(
         at_ms=event.at_ms,
         agent=state.config.agent_id,
@@ -262,17 +308,18 @@ def _summary(state: State, event: RoundOpened, folded: Learner, sent: Sent, squa
         signature=state.config.schema.signature(),
         precision=to_tensor(to_triangles(sent.term.precision)),
         shift=to_tensor(sent.term.shift),
-        count=to_tensor(folded.past.n[learning.LONG]),
-        noise_variance=to_tensor(learning.own_noise(folded)),
-        deviation_square=to_tensor(square),
+        count=to_tensor(engine.counts(folded)),
+        noise_variance=to_tensor(engine.own_noise(folded)),
+        deviation_square=to_tensor(square) if has_deviation and square is not None else None,
+        has_deviation=has_deviation,
         cluster_count=None if sums is None else to_tensor(sums.frames),
         cluster_sum=None if sums is None else to_tensor(sums.total),
     )
 
 
-def _nearest(state: State, learner: Learner) -> placement.Sums | None:
+def _nearest(state: State, learner: Engine) -> placement.Sums | None:
     """Recent frames by the centre they lie nearest to, where the fleet looks for places of inducing inputs."""
-    if not len(state.centres):
+    if not len(state.centres) or not isinstance(learner, Learner):
         return None
     shape = learner.basis.shape
     inputs = learner.ring.inputs[:, list(placement.columns(shape))]

@@ -8,6 +8,7 @@ def agent(argv: list[str]) -> int:
     import argparse
     import os
 
+    from fleetgp.models import MODELS
     from fleetgp.runtime import allocator
     from fleetgp.runtime.arguments import add_arguments, from_arguments
 
@@ -18,7 +19,14 @@ def agent(argv: list[str]) -> int:
     )
     add_arguments(parser)
     parser.add_argument("--id", metavar="NAME", help="name of this agent (setting agent.id)")
+    parser.add_argument(
+        "--model",
+        metavar="NAME",
+        help=f"which parts of the model it works with: {', '.join(MODELS)} (setting agent.model)",
+    )
     args = parser.parse_args(argv)
+    if args.model:
+        args.overrides.append(f"agent.model={args.model}")
     if args.id:
         args.overrides.append(f"agent.id={args.id}")
     settings = from_arguments(args, os.environ)

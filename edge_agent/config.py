@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from edge_agent.state import AgentConfig
 from fleetgp.errors import ConfigError
 from fleetgp.gp.learner import Forgetting
+from fleetgp.models import MODELS, Model
 from fleetgp.payloads import plain
 from fleetgp.runtime.settings import Settings
 from fleetgp.schema import Schema
@@ -23,6 +24,8 @@ TOLD = (
     "agent.short_half_life_frames",
     "agent.refresh_frames",
     "agent.local_inducing",
+    "agent.layers",
+    "agent.model",
 )
 # programs that report under these names beside the agents
 RESERVED = ("coordinator", "bridge")
@@ -66,7 +69,14 @@ def agent_config(settings: Settings, schema: Schema | None = None) -> AgentConfi
             settings.whole("agent.refresh_frames"),
         ),
         local_inducing=settings.whole("agent.local_inducing"),
+        layers=settings.flag("agent.layers"),
+        model=model(settings),
     )
+
+
+def model(settings: Settings) -> Model:
+    """Which parts of the model the agent works with."""
+    return next(word for word in MODELS if word == settings.text("agent.model"))
 
 
 def wiring(schema: Schema | Wanted, default_topic: str) -> Wiring:

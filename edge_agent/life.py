@@ -11,11 +11,12 @@ from contextlib import ExitStack
 from edge_agent import choosing, memory
 from edge_agent.beginning import Beginning
 from edge_agent.choice import ChoiceFiles
-from edge_agent.config import agent_config, agent_name, wiring
+from edge_agent.config import agent_config, agent_name, model, wiring
 from edge_agent.reading import Reader
 from edge_agent.service import Agent, Successor
 from fleetgp.defaults import Choice
 from fleetgp.errors import StorageError
+from fleetgp.models import parts
 from fleetgp.runtime.program import Plan, Program
 from fleetgp.runtime.settings import Settings
 from fleetgp.wire import topics
@@ -30,8 +31,10 @@ class Life:
         self.wiring = wiring(self.said, settings.text("agent.topic"))
         fleet = settings.text("fleet")
         subscriptions = [(topic, 1) for topic in self.wiring.topics]
-        # the model is retained and only the round of now matters: neither is worth queueing while this agent is away
-        subscriptions += [(topics.fleet_wide(fleet, kind), 0) for kind in ("model", "round")]
+        # what is retained comes again and only the round of now matters: none is worth queueing while this agent is away
+        of = parts(model(settings))
+        kinds = ["round", *(["model"] if of.shared else []), *(["tuning"] if of.shared or of.kernel else [])]
+        subscriptions += [(topics.fleet_wide(fleet, kind), 0) for kind in kinds]
         self.program = Program(settings, Plan("agent", name, tuple(subscriptions), settings.number("agent.health_s")))
         self.files = ChoiceFiles(self.program.folder, self.program.log)
 

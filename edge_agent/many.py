@@ -17,14 +17,14 @@ from edge_agent import history
 from edge_agent.frames import Frame
 from edge_agent.history import Before, Rows
 from edge_agent.state import Effect, Publish, State
-from edge_agent.watch import MAX_SCORE, MOST_SD, is_placing, watch_each
+from edge_agent.watch import MAX_SCORE, MOST_SD, is_placing, told_layers, watch_each
 from fleetgp import alarm as alarms
 from fleetgp import calibrate
 from fleetgp.alarm import Alarm
 from fleetgp.arrays import Array, Mask
 from fleetgp.errors import NumericalError
 from fleetgp.gp import batch, density, moves
-from fleetgp.gp.learner import Forecast
+from fleetgp.gp.learner import Forecast, Learner
 from fleetgp.schema import Channel
 from fleetgp.score import scores
 from fleetgp.wire.messages import ChannelPrediction, Prediction
@@ -107,10 +107,10 @@ def _until_moved(state: State, table: Rows) -> int:
 
 def _chunk(state: State, frames: list[Frame], table: Rows, known: Before) -> Taken:
     """Take frames that are ordinary by all that is known before they are foreseen, n >= 1."""
-    assert state.learner is not None
+    assert isinstance(state.learner, Learner)
     inputs = history.foreseen_from(state, known, table.at_ms)
-    observed, rule = table.values[:, : len(state.age)], state.config.forgetting
-    learner, forecast = batch.foresee_and_learn(state.learner, inputs, observed, rule)
+    observed, rule, is_split = table.values[:, : len(state.age)], state.config.forgetting, state.config.layers
+    learner, forecast = batch.foresee_and_learn(state.learner, inputs, observed, rule, is_split)
     judged = _judge(state, forecast, observed)
     count = len(judged.thresholds)
     if not count:
@@ -153,17 +153,18 @@ def _channels(
 ) -> list[tuple[ChannelPrediction, ...]]:
     """What each channel was expected to be, by frame; radius [n, Q] of its interval."""
     count, made = len(radius), []
-    mean, reach = forecast.mean[:count], radius * forecast.sd[:count]
+    mean, reach, layers = forecast.mean[:count], radius * forecast.sd[:count], told_layers(state, forecast)
     for q, channel in enumerate(state.config.schema.channels):
-        laws = (_backward(channel, law[:, q]) for law in (mean, mean - reach, mean + reach))
+        ends = (_backward(channel, law[:, q]) for law in (mean, mean - reach, mean + reach))
         read = (table.raw[:count, q], judged.z[:count, q])
-        columns = (*laws, *read, forecast.scale[:count, q], forecast.degrees[:count, q])
-        made.append([_channel(*row) for row in zip(*(column.tolist() for column in columns), strict=True)])
+        columns = (*ends, *read, forecast.scale[:count, q], forecast.degrees[:count, q])
+        laws = zip(*(column.tolist() for column in columns), strict=True)
+        made.append([_channel(law, told) for law, told in zip(laws, layers[:count, q].tolist(), strict=True)])
     return list(zip(*made, strict=True))
 
 
-def _channel(*law: float) -> ChannelPrediction:
-    """Of one channel: mean, low, high, observed, z (NaN where nothing was read), scale, degrees."""
+def _channel(law: tuple[float, ...], layers: list[float]) -> ChannelPrediction:
+    """Of one channel. law: mean, low, high, observed, z (NaN where nothing was read), scale, degrees."""
     mean, low, high, observed, z, scale, degrees = law
     is_read = math.isfinite(z)
     return ChannelPrediction(
@@ -174,6 +175,8 @@ def _channel(*law: float) -> ChannelPrediction:
         z=z if is_read else None,
         scale=scale,
         degrees=degrees,
+        layers=tuple(layers[:4]),
+        pull=layers[4] if layers else 0.0,
     )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from edge_agent import agent
+from edge_agent import agent, remodel
 from edge_agent.frames import Sample
 from edge_agent.state import Effect, Event, Readings, State
 from fleetgp.errors import FleetError, PeerError, StorageError
@@ -179,8 +179,9 @@ class Memory:
         # by the settings of then, which made what was published; those of now hold from here on
         self._replay()
         if self.state.config != fresh.config:
-            frames = msgspec.structs.replace(self.state.frames, lateness_ms=fresh.frames.lateness_ms)
-            self.state = msgspec.structs.replace(self.state, config=fresh.config, frames=frames)
+            self.state, said = remodel.under(self.state, fresh.config)
+            if said:
+                self._log.warning(said)
             self._is_saved = False
             self.save()  # so that the events to come are replayed by the settings that they came under
 

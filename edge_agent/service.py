@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NamedTuple
+
+import msgspec
 
 from edge_agent import agent
 from edge_agent.choosing import from_fleet
@@ -17,7 +20,7 @@ from edge_agent.config import TOLD, agent_config, wiring
 from edge_agent.frames import SILENT_AFTER, Sample
 from edge_agent.memory import Memory
 from edge_agent.reading import Reader
-from edge_agent.state import Count, Effect, Event, ModelArrived, Readings, RoundOpened, Tick
+from edge_agent.state import Count, Effect, Event, ModelArrived, Publish, Readings, RoundOpened, Tick, TuningArrived
 from fleetgp.defaults import CHOSEN, Choice
 from fleetgp.errors import PeerError, StorageError
 from fleetgp.runtime import allocator
@@ -25,7 +28,7 @@ from fleetgp.runtime.mqtt import Incoming, Outgoing
 from fleetgp.runtime.program import Program
 from fleetgp.wanted import Wanted
 from fleetgp.wire import codec, topics
-from fleetgp.wire.messages import AnomalyEvent, FleetModel, RoundNotice
+from fleetgp.wire.messages import AnomalyEvent, FleetModel, Gradient, RoundNotice
 
 BACKLOG = 2000
 BATCH = 100  # what comes of more at once would be the most memory that an agent takes
@@ -68,6 +71,8 @@ class Agent:
         self.reader = Reader(program, wiring(config.schema, settings.text("agent.topic")))
         self.model_topic = topics.fleet_wide(program.fleet, "model")
         self.round_topic = topics.fleet_wide(program.fleet, "round")
+        self.tuning_topic = topics.fleet_wide(program.fleet, "tuning")
+        self.tuning_s, self.tuning_steps = 0.0, 0
         begin_s = program.clock.monotonic_s()
         self.memory = Memory(program.folder, agent.init(config, program.clock.now_ms()), program.log)
         self.memory.work_s = program.clock.monotonic_s() - begin_s  # a kill just now would have it replayed once more
@@ -182,6 +187,8 @@ class Agent:
             else:
                 if notice.state == "opened":
                     self._step(RoundOpened(now_ms, notice.round))
+        elif message.topic == self.tuning_topic:
+            self._step(TuningArrived(now_ms, message.payload))
         elif message.topic == self.program.topic("status"):
             self.program.check_rival(message)
         self.program.session.ack(message)
@@ -205,10 +212,19 @@ class Agent:
             return False
         begin_s = self.program.clock.monotonic_s()
         self.memory.state, effects = agent.step(self.memory.state, event)
-        self.memory.work_s += self.program.clock.monotonic_s() - begin_s
+        took_s = self.program.clock.monotonic_s() - begin_s
+        self.memory.work_s += took_s
         for effect in effects:
-            self._perform(effect)
+            self._perform(self._timed(effect, took_s))
         return True
+
+    def _timed(self, effect: Effect, took_s: float) -> Effect:
+        """A gradient says how long it took, which a brain without a clock cannot know."""
+        if not isinstance(effect, Publish) or not isinstance(effect.message, Gradient):
+            return effect
+        self.tuning_s += took_s
+        self.tuning_steps += 1
+        return replace(effect, message=msgspec.structs.replace(effect.message, seconds=took_s))
 
     def _pass_time(self) -> None:
         now_ms = self.program.clock.now_ms()
@@ -283,7 +299,11 @@ class Agent:
         """What changed, in the log: whoever started this in a terminal hears of it there."""
         log, status = self.program.log, self.program.status
         if word != status.state:
-            log.info(WORDS[word], frames=self.memory.state.frame_count, basis=self.memory.state.basis or None)
+            of = self.memory.state.config.parts
+            lone = "only a lengthscale is the fleet's" if of.kernel else "learning without the fleet"
+            is_lone = word == "learning" and not of.shared
+            said = f"readings come; {lone}, as agent.model says" if is_lone else WORDS[word]
+            log.info(said, frames=self.memory.state.frame_count, basis=self.memory.state.basis or None)
         elapsed_s = (self.program.clock.now_ms() - self.program.started_ms) / 1000
         if note and note != self.told_note and elapsed_s > QUIET_S:
             log.warning(note)
@@ -323,6 +343,8 @@ class Agent:
             "events_open": float(state.event is not None),
             "alarm_threshold": state.alarm.threshold,
             "clock_skew_s": state.frames.skew_ms / 1000 if self.reader.policy == "live" else 0.0,
+            "tuning_steps": float(self.tuning_steps),
+            "tuning_s": self.tuning_s,
             "journal_bytes": float(self.memory.size_bytes),
             "written_bytes": float(self.memory.written),
             "backlog_depth": float(len(self.backlog)),

@@ -12,8 +12,14 @@ from edge_agent.frames import Frames, Sample
 from fleetgp.alarm import Alarm
 from fleetgp.arrays import Array
 from fleetgp.calibrate import Calibration
-from fleetgp.gp.learner import Forgetting, Learner
+from fleetgp.gp import parts as modelling
+from fleetgp.gp.engine import Engine
+from fleetgp.gp.learner import Forgetting
 from fleetgp.gp.message import Term
+from fleetgp.gp.mixed_recent import MixedRecent
+from fleetgp.gp.parts import Sizes
+from fleetgp.gp.recent import Recent
+from fleetgp.models import Model, Parts, parts
 from fleetgp.scaling import Moments
 from fleetgp.schema import Schema
 from fleetgp.wire.messages import Message
@@ -25,7 +31,8 @@ LONG_SILENCE = 24.0
 class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What the owner chose. is_live: frames are also closed by the wall clock, not by the stream's own time alone.
 
-    local_inducing: inducing inputs of the agent's private layer, 0 = none.
+    local_inducing: inducing inputs of the agent's private layer, 0 = none. layers: whether predictions tell what they are
+    made of. model: which parts of the model it works with.
     """
 
     agent_id: str
@@ -36,6 +43,17 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     is_live: bool = True
     forgetting: Forgetting = Forgetting()
     local_inducing: int = 12
+    layers: bool = False
+    model: Model = "full"
+
+    @property
+    def parts(self) -> Parts:
+        return parts(self.model)
+
+    @property
+    def own_sizes(self) -> Sizes:
+        """Inducing inputs that the agent places itself."""
+        return modelling.sizes(self.parts, self.schema.inducing, self.local_inducing)
 
 
 class OpenEvent(msgspec.Struct, frozen=True):
@@ -56,7 +74,7 @@ class OpenEvent(msgspec.Struct, frozen=True):
 class Shadow(msgspec.Struct, frozen=True):
     """What learner and moments would be had they learnt from the event under way; lead: log of how much better it foresaw."""
 
-    learner: Learner
+    learner: Engine
     moments: Moments
     lead: float = 0.0
 
@@ -68,6 +86,17 @@ class Sent(msgspec.Struct, frozen=True):
     term: Term
 
 
+class Judged(msgspec.Struct, frozen=True):
+    """A tuning of the fleet's basis under way: the frames that all its steps are judged by, since it began, the newest step
+    that was answered, and the terms that were sent, numbered by step."""
+
+    origin: int
+    began: int
+    step: int
+    recent: Recent | MixedRecent
+    sent: tuple[Sent, ...] = ()
+
+
 class State(msgspec.Struct, frozen=True):
     """All that an agent is made of. Everything predicted and learnt follows from this and the events after it.
 
@@ -76,7 +105,9 @@ class State(msgspec.Struct, frozen=True):
     covariates [C] and their age [C] likewise; all in transformed units. centres [M, D]: where the
     fleet's next inducing inputs may lie, scaled; empty where none are wanted.
     origin, basis, round: whose and which knowledge is in use; basis 0 = the agent's own. named: which summary of the agent
-    that knowledge holds, 0 = none; sent: that one and the newest, oldest first.
+    that knowledge holds, 0 = none; sent: that one and the newest, oldest first. tuning: of the fleet's basis, where one is
+    under way; nothing that is predicted or told otherwise depends on it. averaged: origin and step of the average that was
+    answered last (pFedGP).
     """
 
     config: AgentConfig
@@ -90,7 +121,7 @@ class State(msgspec.Struct, frozen=True):
     covariate_age: Array
     calibration: Calibration
     alarm: Alarm
-    learner: Learner | None = None
+    learner: Engine | None = None
     shadow: Shadow | None = None
     event: OpenEvent | None = None
     frame_count: int = 0
@@ -103,6 +134,8 @@ class State(msgspec.Struct, frozen=True):
     sent: tuple[Sent, ...] = ()
     named: int = 0
     centres: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    tuning: Judged | None = None
+    averaged: tuple[int, int] = (0, 0)
 
 
 class Readings(msgspec.Struct, frozen=True, tag="readings", array_like=True):
@@ -126,13 +159,20 @@ class RoundOpened(msgspec.Struct, frozen=True, tag="round", array_like=True):
     round: int
 
 
+class TuningArrived(msgspec.Struct, frozen=True, tag="tuning", array_like=True):
+    """Where the fleet's basis may go, as it came: an encoded Tuning."""
+
+    at_ms: int
+    payload: bytes
+
+
 class Tick(msgspec.Struct, frozen=True, tag="tick", array_like=True):
     """Time passed."""
 
     at_ms: int
 
 
-Event = Readings | ModelArrived | RoundOpened | Tick
+Event = Readings | ModelArrived | RoundOpened | TuningArrived | Tick
 
 
 @dataclass(frozen=True)

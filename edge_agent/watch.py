@@ -15,7 +15,7 @@ from fleetgp import alarm as alarms
 from fleetgp import calibrate, features, scaling
 from fleetgp.arrays import Array, Mask
 from fleetgp.errors import NotFinite, NumericalError
-from fleetgp.gp import density, moves
+from fleetgp.gp import density, engine, layers
 from fleetgp.gp import learner as learning
 from fleetgp.gp.ring import SIZE
 from fleetgp.schema import Transform
@@ -79,9 +79,11 @@ def watch(state: State, frame: Frame) -> tuple[State, list[Effect]]:
         return _first(state, values), effects
     known = state.learner
     inputs = _inputs(state, frame.at_ms, values[Q:])
-    forecast = learning.foresee(known, inputs)
+    forecast = engine.foresee(known, inputs)
     if not (np.all(np.isfinite(forecast.mean)) and np.all(np.isfinite(forecast.sd))):
         raise NotFinite("what is known gives no finite prediction")
+    if state.config.layers:
+        forecast = engine.split(known, forecast)
     z = (values[:Q] - forecast.mean) / forecast.sd
     prediction = _prediction(state, frame, values[:Q], forecast, z)
     # the step to a channel's first reading is from a place nobody saw: it is neither odd nor worth learning
@@ -93,7 +95,8 @@ def watch(state: State, frame: Frame) -> tuple[State, list[Effect]]:
         effects.append(Publish("predictions", prediction))
     effects += events
     state = msgspec.structs.replace(state, predicted=state.predicted + is_observed)
-    learnable = np.where(np.concatenate((is_first, np.zeros(len(values) - Q, dtype=bool))), np.nan, values)
+    is_unlearnable = is_first & engine.learns_steps(known)
+    learnable = np.where(np.concatenate((is_unlearnable, np.zeros(len(values) - Q, dtype=bool))), np.nan, values)
     if not seen.is_taught:
         return _remember(_shadow(state, frame, learnable, forecast), values), effects
     state = _remember(_teach(state, forecast, learnable[:Q], _believable(values, forecast, is_first)), values)
@@ -121,27 +124,26 @@ def _inputs(state: State, at_ms: int, now: Array) -> learning.Inputs:
     return learning.Inputs(inputs, state.age, state.lags[0], rounding(state.resolution))
 
 
-def _teach(state: State, forecast: learning.Forecast, taught: Array, believable: Array) -> State:
+def _teach(state: State, forecast: engine.Law, taught: Array, believable: Array) -> State:
     """Learn a frame; on an own basis, look whether its scale still fits."""
     config = state.config
     assert state.learner is not None
-    learner = learning.learn(state.learner, forecast, taught, config.forgetting)
+    learner = engine.learn(state.learner, forecast, taught, config.forgetting)
     moments = scaling.observe(state.moments, believable)
     if state.basis == 0:
-        learner = moves.rescale(learner, moments)
+        learner = engine.rescale(learner, moments)
     if is_placing(state, learner.frames):
-        learner = moves.place_local(learner, config.local_inducing, config.schema.kernel)
+        learner = engine.place(learner, config.own_sizes, config.schema.kernel)
     return msgspec.structs.replace(state, learner=learner, moments=moments, shadow=None)
 
 
 def is_placing(state: State, frames: int) -> bool:
-    """Whether the local layer gets its places after so many frames. Frames may leap, when a shadow takes the learner's place."""
+    """Whether own layers get their places after so many frames. Frames may leap, when a shadow takes the learner's place."""
     assert state.learner is not None
-    is_wanted = state.config.local_inducing > 0 and state.learner.basis.local is None
-    return is_wanted and LOCAL_FRAMES <= frames <= SIZE
+    return LOCAL_FRAMES <= frames <= SIZE and engine.is_missing(state.learner, state.config.own_sizes)
 
 
-def _shadow(state: State, frame: Frame, values: Array, forecast: learning.Forecast) -> State:
+def _shadow(state: State, frame: Frame, values: Array, forecast: engine.Law) -> State:
     """Of an anomaly only a shadow learns. What lasts GATED_FRAMES is learnt; by the shadow where it foresaw better.
 
     values [Q + C], NaN where not to be learnt.
@@ -149,13 +151,14 @@ def _shadow(state: State, frame: Frame, values: Array, forecast: learning.Foreca
     assert state.learner is not None
     Q, event = len(state.age), state.event
     shadow = state.shadow or Shadow(state.learner, state.moments)
-    guess = learning.foresee(
+    state = msgspec.structs.replace(state, learner=engine.passed(state.learner, forecast))
+    guess = engine.foresee(
         shadow.learner, _inputs(msgspec.structs.replace(state, moments=shadow.moments), frame.at_ms, values[Q:])
     )
     lead = density.log_density_of_one(guess, values[:Q]) - density.log_density_of_one(forecast, values[:Q])
     moments = scaling.observe(shadow.moments, _believable(values, guess, np.isnan(values[:Q])))
     shadow = Shadow(
-        learning.learn(shadow.learner, guess, values[:Q], state.config.forgetting), moments, shadow.lead + lead
+        engine.learn(shadow.learner, guess, values[:Q], state.config.forgetting), moments, shadow.lead + lead
     )
     if event is None or event.frames < GATED_FRAMES:
         return msgspec.structs.replace(state, shadow=shadow)
@@ -172,7 +175,7 @@ def rounding(resolution: Array) -> Array:
     return np.asarray(np.where(np.isfinite(resolution), resolution, 0.0) / math.sqrt(12))
 
 
-def _believable(values: Array, forecast: learning.Forecast, is_first: Mask) -> Array:
+def _believable(values: Array, forecast: engine.Law, is_first: Mask) -> Array:
     """Inputs [Q + C] as they count for the scale: a glitch of a channel no further out than what it may teach."""
     Q = len(is_first)
     reach = np.where(is_first, np.inf, MOST_SD * forecast.sd)
@@ -187,9 +190,9 @@ def _settle(state: State, at_ms: int, is_new: Mask) -> State:
     """
     if state.learner is None or not np.any(is_new):
         return state
-    rest = learning.foresee(state.learner, _inputs(state, at_ms, np.full(len(state.covariates), np.nan)))
+    rest = engine.foresee(state.learner, _inputs(state, at_ms, np.full(len(state.covariates), np.nan)))
     level = np.where(is_new, state.lags[0], np.nan)
-    learner = learning.settle(state.learner, rest, level, state.config.forgetting)
+    learner = engine.settle(state.learner, rest, level, state.config.forgetting)
     return msgspec.structs.replace(state, learner=learner)
 
 
@@ -208,8 +211,8 @@ def _first(state: State, values: Array) -> State:
     state = _remember(msgspec.structs.replace(state, moments=moments), values)
     Q = len(state.config.schema.channels)
     if np.all(moments.n[:Q] > 0) or (state.frame_count >= state.config.warmup_frames and np.any(moments.n[:Q] > 0)):
-        learner = learning.on_moments(moments, features.shape(state.config.schema))
-        centre = learner.basis.scaling.centre
+        learner = engine.begun(moments, state.config.schema, state.config.local_inducing, state.config.parts)
+        centre = scaling.scaling(moments).centre
         lags = np.where(np.isfinite(state.lags), state.lags, centre[:Q])
         age = np.where(moments.n[:Q] > 0, state.age, learning.MAX_AGE)
         covariates = np.where(np.isfinite(state.covariates), state.covariates, centre[Q:])
@@ -248,9 +251,9 @@ def _remember(state: State, values: Array) -> State:
     )
 
 
-def _prediction(state: State, frame: Frame, values: Array, forecast: learning.Forecast, z: Array) -> Prediction:
+def _prediction(state: State, frame: Frame, values: Array, forecast: engine.Law, z: Array) -> Prediction:
     reach = state.calibration.radius * forecast.sd
-    channels = {}
+    told, channels = told_layers(state, forecast), {}
     for q, channel in enumerate(state.config.schema.channels):
         observed = float(frame.values[q])
         channels[channel.name] = ChannelPrediction(
@@ -261,6 +264,8 @@ def _prediction(state: State, frame: Frame, values: Array, forecast: learning.Fo
             z=float(z[q]) if np.isfinite(z[q]) else None,
             scale=float(forecast.scale[q]),
             degrees=float(forecast.degrees[q]),
+            layers=tuple(told[q, :4].tolist()),
+            pull=float(told[q, 4]) if told.size else 0.0,
         )
     return Prediction(
         at_ms=frame.at_ms,
@@ -273,6 +278,14 @@ def _prediction(state: State, frame: Frame, values: Array, forecast: learning.Fo
         round=state.round,
         log_density=density.log_density_of_one(forecast, np.where(np.isfinite(z), values, np.nan)),
     )
+
+
+def told_layers(state: State, forecast: engine.Law) -> Array:
+    """Layers and pull [..., Q, 5] as a prediction tells them, [..., Q, 0] where none are asked for."""
+    if forecast.layers is None:
+        return np.zeros((*forecast.mean.shape, 0))
+    # of a fleet that was never heard of nothing can be known
+    return forecast.layers if state.basis else layers.of_one_who_is_alone(forecast.layers)
 
 
 def _judge(state: State, frame: Frame, z: Array) -> tuple[State, Seen, list[Effect]]:

@@ -48,10 +48,10 @@ class Centres(NamedTuple):
 
 def start(size: int, columns: int) -> Centres:
     """Centres drawn as the fleet's moments say inputs lie: standard normal, the same for everybody."""
-    return Centres(_spread(size, columns), np.full(size, STARTING_WEIGHT))
+    return Centres(spread(size, columns), np.full(size, STARTING_WEIGHT))
 
 
-def _spread(size: int, columns: int, first: int = 1) -> Array:
+def spread(size: int, columns: int, first: int = 1) -> Array:
     """Points [size, columns] spread as a standard normal, the same at every call; first: number of the first of them.
 
     Multiples of powers of the generalised golden ratio, modulo 1, fill a cube evenly (Roberts 2018), and pairs of uniform
@@ -109,7 +109,7 @@ def step(centres: Centres, sums: Sums) -> Centres:
         fullest = int(np.argmax(grown))
         if sums.frames[fullest] < 4 * LEAST_FRAMES:
             break
-        away = 0.1 * _spread(1, place.shape[1], first=len(place) + 1 + int(empty))[0]
+        away = 0.1 * spread(1, place.shape[1], first=len(place) + 1 + int(empty))[0]
         place[empty] = place[fullest] + away
         grown[empty] = grown[fullest] = grown[fullest] / 2
         grown[empty] = min(grown[empty], 2 * STARTING_WEIGHT)
@@ -135,13 +135,14 @@ def columns(shape: Shape) -> tuple[int, ...]:
     return wanted[:MOST_COLUMNS]
 
 
-def unit(shape: Shape, scaling: Scaling) -> Scaling:
-    """Centre and scale [D] of the columns that the nonlinear part looks at: what makes them standard for the fleet."""
-    picked = list(columns(shape))
+def unit(shape: Shape, scaling: Scaling, picked: tuple[int, ...] | None = None) -> Scaling:
+    """Centre and scale [D] of the columns that the nonlinear part looks at (picked, else ``columns``): what makes them
+    standard for the fleet."""
+    chosen = list(columns(shape) if picked is None else picked)
     whole = features.scale(shape, scaling)
     first = shape.lags * shape.channels + shape.covariates
-    spread = np.array([PHASE_SD if first <= c < first + shape.phases else whole.scale[c] for c in picked])
-    return Scaling(whole.centre[picked], spread)
+    spread = np.array([PHASE_SD if first <= c < first + shape.phases else whole.scale[c] for c in chosen])
+    return Scaling(whole.centre[chosen], spread)
 
 
 def gap(inducing: Inducing, where: Array) -> Array:

@@ -14,6 +14,8 @@ from fleetgp.errors import ConfigError
 
 Transform = Literal["identity", "log1p"]
 Kernel = Literal["se", "matern32", "matern52"]
+Mixing = Literal["independent", "ilmm"]
+Ranks = tuple[int, int, int]
 
 MAX_CHANNELS = 64
 MAX_COVARIATES = 64
@@ -21,6 +23,9 @@ MAX_LAGS = 24
 MAX_PHASES = 4
 MAX_HARMONICS = 12
 MAX_INDUCING = 200
+LEAST_MIXED_INDUCING = 4
+# weights of one agent that the mixing layers may have together: what one step can solve for
+MAX_MIXED = 600
 # Numbers in the precision of all channels' weights: what a summary and a fleet's model can hold on the wire.
 MAX_PRECISION = 680_000
 ID_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -60,6 +65,9 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
 
     lags: steps back. phases: periods in seconds that the calendar repeats in (86,400 = the day); harmonics: sines and
     cosines of each. inducing: number of inducing inputs of the nonlinear part, 0 = none; kernel: its covariance function.
+    mixing: whether channels are predicted each for itself from what came before, or together from a position, mixed from a
+    few latent functions of it ("ilmm"). position: the covariate that says where in its cycle a machine is; "" = where in
+    ``phases[0]`` the clock stands. ranks: numbers of latent functions that are shared, of an agent's deviation, and its own.
     """
 
     channels: tuple[Channel, ...]
@@ -70,6 +78,18 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
     harmonics: int = 3
     inducing: int = 0
     kernel: Kernel = "se"
+    mixing: Mixing = "independent"
+    position: str = ""
+    ranks: Ranks = (2, 2, 2)
+
+    @property
+    def is_mixed(self) -> bool:
+        return self.mixing == "ilmm"
+
+    @property
+    def cycle_s(self) -> float | None:
+        """Seconds of the cycle that a position is taken from; None where there is none."""
+        return self.phases[0] if self.is_mixed and not self.position else None
 
     @property
     def channel_names(self) -> tuple[str, ...]:
@@ -82,14 +102,16 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def feature_count(self) -> int:
-        """Features at most: bias, lags, covariates, waves of the phases, one more for each input, inducing inputs."""
+        """Features at most: those of the shared latent functions; or bias, lags, covariates, waves of the phases, one more for each input, inducing inputs."""
+        if self.is_mixed:
+            return self.ranks[0] * self.inducing
         Q, C = len(self.channels), len(self.covariates)
         return 1 + self.lags * Q + C + 2 * self.harmonics * len(self.phases) + (Q + C) + self.inducing
 
     @property
     def precision_size(self) -> int:
         """Numbers in the upper triangles of all channels' precision matrices: how a summary grows with the schema."""
-        return len(self.channels) * self.feature_count * (self.feature_count + 1) // 2
+        return (1 if self.is_mixed else len(self.channels)) * self.feature_count * (self.feature_count + 1) // 2
 
     @property
     def interval_ms(self) -> int:
@@ -101,6 +123,7 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
         parts += [f"{c.name}:{c.transform}:{'ahead' if c.known_ahead else 'lagged'}" for c in self.covariates]
         more = "".join(f" {period:g}s/{self.harmonics}" for period in self.phases)
         more += f" {self.kernel}{self.inducing}" if self.inducing else ""
+        more += f" ilmm {'/'.join(map(str, self.ranks))} {self.position}".rstrip() if self.is_mixed else ""
         return f"{self.interval_s:g}s x{self.lags}{more} | " + " ".join(parts)
 
 
@@ -132,6 +155,8 @@ def check(schema: Schema) -> Schema:
                 "channels", f"the name {item.name!r} stands twice; every channel and covariate needs its own"
             )
         seen.add(item.name)
+    if schema.is_mixed:
+        _check_mixed(schema)
     if schema.precision_size > MAX_PRECISION:
         raise ConfigError(
             "channels",
@@ -139,6 +164,45 @@ def check(schema: Schema) -> Schema:
             f"one summary can hold; fewer lags help most, or two agents that share the channels out",
         )
     return schema
+
+
+def _check_mixed(schema: Schema) -> None:
+    """Raise ConfigError where a schema of mixed channels has no position, or too many latent functions."""
+    Q = len(schema.channels)
+    if any(not 0 <= rank <= Q for rank in schema.ranks):
+        shown = ", ".join(map(str, schema.ranks))
+        raise ConfigError("stream.ranks", f"needs three whole numbers from 0 to the {Q} channels, is [{shown}]")
+    if not schema.ranks[0] and not any(schema.ranks[1:]):
+        raise ConfigError("stream.ranks", "are all 0: there is nothing to learn")
+    positions = {covariate.name: covariate for covariate in schema.covariates}
+    if schema.position:
+        if schema.position not in positions:
+            known = ", ".join(positions) or "none"
+            raise ConfigError("stream.position", f"{schema.position!r} is no covariate; covariates: {known}")
+        if not positions.pop(schema.position).known_ahead:
+            raise ConfigError(
+                f"covariates.{schema.position}",
+                "a position needs known_ahead = true: its value is known before the frame",
+            )
+    elif not schema.phases:
+        raise ConfigError(
+            "stream.cycle", 'mixing = "ilmm" needs a position: cycle = "60s", or position = "name of a covariate"'
+        )
+    if positions:
+        raise ConfigError(
+            f"covariates.{next(iter(positions))}",
+            'is of no use with mixing = "ilmm", which looks at the position alone',
+        )
+    if schema.inducing < LEAST_MIXED_INDUCING:
+        raise ConfigError(
+            "stream.inducing", f'mixing = "ilmm" needs {LEAST_MIXED_INDUCING} or more, is {schema.inducing}'
+        )
+    if sum(schema.ranks) * schema.inducing > MAX_MIXED:
+        raise ConfigError(
+            "stream.ranks",
+            f"{sum(schema.ranks)} latent functions of {schema.inducing} inducing inputs are more than "
+            f"{MAX_MIXED} weights; lower ranks or fewer inducing inputs",
+        )
 
 
 def check_id(value: str, key: str) -> str:

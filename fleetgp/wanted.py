@@ -9,10 +9,12 @@ from __future__ import annotations
 import msgspec
 
 from fleetgp.errors import ConfigError
-from fleetgp.schema import Channel, Covariate, Kernel, Schema, check
+from fleetgp.schema import Channel, Covariate, Kernel, Mixing, Ranks, Schema, check
 
 HARMONICS = 3
 KERNEL: Kernel = "se"
+# of a position on a circle or a range: as narrow as a sixteenth of it can be told
+MIXED_INDUCING = 20
 
 _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (0.001, "ms"))
 
@@ -28,6 +30,9 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     harmonics: int | None = None
     inducing: int | None = None
     kernel: Kernel | None = None
+    mixing: Mixing | None = None
+    position: str | None = None
+    ranks: Ranks | None = None
 
     @property
     def inputs(self) -> tuple[Channel | Covariate, ...]:
@@ -57,9 +62,10 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
     def filled(self, rest: Schema) -> Schema:
         """What was said, and of another schema what was not. Raises ConfigError where the two make no schema."""
+        channels = self.channels or rest.channels
         return check(
             Schema(
-                channels=self.channels or rest.channels,
+                channels=channels,
                 covariates=self.covariates if self.channels else rest.covariates,
                 interval_s=rest.interval_s if self.interval_s is None else self.interval_s,
                 lags=rest.lags if self.lags is None else self.lags,
@@ -67,13 +73,19 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
                 harmonics=rest.harmonics if self.harmonics is None else self.harmonics,
                 inducing=rest.inducing if self.inducing is None else self.inducing,
                 kernel=rest.kernel if self.kernel is None else self.kernel,
+                mixing=rest.mixing if self.mixing is None else self.mixing,
+                position=rest.position if self.position is None else self.position,
+                ranks=self.ranks or _capped(rest.ranks, len(channels)),
             )
         )
 
     def checked(self) -> Wanted:
         """The same, or ConfigError where what was said can be part of no schema. Names no channel: only keys are checked."""
         # what is open is put so that it contradicts nothing: a tick so short that every period fits
-        probe = Schema(channels=(Channel(name="any"),), interval_s=0.001, lags=1)
+        most = max(self.ranks or (1,))
+        probe = Schema(channels=tuple(Channel(name=f"any {k}") for k in range(max(most, 1))), interval_s=0.001, lags=1)
+        if self.position and not self.channels:
+            probe = msgspec.structs.replace(probe, covariates=(Covariate(name=self.position, known_ahead=True),))
         self.filled(probe)
         return self
 
@@ -117,11 +129,38 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
             ("harmonics", self.harmonics if other.phases else None, other.harmonics),
             ("inducing", self.inducing, other.inducing),
             ("kernel", self.kernel if other.inducing else None, other.kernel),
+            ("mixing", self.mixing, other.mixing),
+            ("position", self.position, other.position),
+            ("ranks", self.ranks if other.is_mixed else None, other.ranks),
         )
         for key, own, theirs in said:
             if own is not None and own != theirs:
                 return f"it has {key} {theirs}, the settings say {own}"
         return ""
+
+
+def mixed(said: Wanted, cycle_s: float | None) -> Wanted:
+    """What an owner says who wants channels mixed at the position in a cycle, or at that which said.position names.
+
+    A position leaves nothing to choose of lags, phases and inducing inputs. Raises ConfigError where the owner said of them
+    what is of no use, or named no position or two.
+    """
+    if cycle_s and said.position:
+        raise ConfigError("stream.position", "stands beside cycle; keep one of the two")
+    phases = (cycle_s,) if cycle_s else ()
+    for key, own, only in (
+        ("lags", said.lags, 1), ("phases", said.phases, phases), ("harmonics", said.harmonics, 1)
+    ):  # fmt: skip
+        if own not in (None, only):
+            raise ConfigError(f"stream.{key}", 'is of no use with mixing = "ilmm", which looks at the position alone')
+    return msgspec.structs.replace(
+        said,
+        lags=1,
+        phases=phases,
+        harmonics=1,
+        inducing=MIXED_INDUCING if said.inducing is None else said.inducing,
+        position=said.position or "",
+    )
 
 
 def wanted(schema: Schema) -> Wanted:
@@ -135,6 +174,12 @@ def span(seconds: float) -> str:
         if seconds >= size and abs(seconds / size - round(seconds / size)) < 1e-6:
             return f"{round(seconds / size)}{unit}"
     return f"{seconds:g}s"
+
+
+def _capped(ranks: Ranks, channels: int) -> Ranks:
+    """No more latent functions than channels."""
+    shared, deviation, local = (min(rank, channels) for rank in ranks)
+    return shared, deviation, local
 
 
 def _span_or_none(seconds: float | None) -> str | None:

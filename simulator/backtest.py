@@ -10,20 +10,23 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from edge_agent.state import AgentConfig
 from fleetgp.errors import ConfigError, RecordingError
+from fleetgp.models import Model, parts
 from fleetgp.recording.discover import BACKWARD
 from fleetgp.recording.table import Record, Skipped
 from fleetgp.runtime.spec import parse_span
 from fleetgp.wire.messages import AnomalyEvent
 from simulator.accuracy import Accuracy
 from simulator.backtest_tables import tables
-from simulator.choosing import lines, told, understood
+from simulator.choosing import Understood, lines, told, understood
+from simulator.compared import tables as compared
+from simulator.compared import wanted
 from simulator.fleet import Outcome, Plan, run
 from simulator.left_out import words
 
@@ -34,30 +37,68 @@ FIRST_ROWS = 50
 PACE = (0.6, 1.7)  # of rows against the spec's interval: beyond it one of the two is wrong
 
 
+class Task(NamedTuple):
+    """Recordings and what to do with them; joins: by agent, UTC epoch ms."""
+
+    understood: Understood
+    joins: dict[str, int]
+    round_ms: int
+    start_ms: int | None
+    end_ms: int | None
+    is_tuned: bool
+    is_quiet: bool
+
+
 def backtest(args: Namespace) -> dict[str, Any]:
-    """Run it; the report. Raises ConfigError or RecordingError where the arguments or files do not fit."""
+    """Run it; the report, of several models one for each. Raises ConfigError or RecordingError where the arguments or files
+    do not fit."""
     if args.json not in (None, "-") and not Path(args.json).parent.is_dir():
         raise ConfigError("--json", f"there is no folder {Path(args.json).parent} to write {args.json} to")
-    streams, described, choice = understood(args.files, args.spec)
+    models = wanted(args.model, args.mode)
+    found = understood(args.files, args.spec)
     if args.json != "-":
-        print(*lines(choice, len(streams)), sep="\n", end="")
-    zone = described.time.zone
-    names = [stream.name for stream in streams]
-    skipped = Skipped()
+        print(*lines(found.choice, len(found.streams)), sep="\n", end="")
+    task = _task(found, args)
+    reports = {model: _run(task, model) for model in models}
+    if len(reports) == 1:
+        return reports[models[0]]
+    first = reports[models[0]]
+    return {"models": reports, "warnings": first["warnings"], "chosen": first["chosen"]}
+
+
+def _task(found: Understood, args: Namespace) -> Task:
+    zone = found.described.time.zone
+    names = [stream.name for stream in found.streams]
     joins = dict(_join(text, names, zone) for text in args.join)
     round_s = parse_span(args.round, "--round", "") if args.round else None
+    return Task(
+        found,
+        joins,
+        round((round_s or ROUND_FRAMES * found.described.schema.interval_s) * 1000),
+        instant(args.start, "--start", zone) if args.start else None,
+        instant(args.end, "--end", zone) if args.end else None,
+        args.tuning == "on",
+        args.json == "-",
+    )
+
+
+def _run(task: Task, model: Model) -> dict[str, Any]:
+    """All recordings through a fleet whose agents work with this model; the report."""
+    streams, described, choice = task.understood
     plan = Plan(
-        agent=AgentConfig(agent_id="backtest", schema=described.schema, is_live=False),
-        round_ms=0 if args.mode == "alone" else round((round_s or ROUND_FRAMES * described.schema.interval_s) * 1000),
-        start_ms=instant(args.start, "--start", zone) if args.start else None,
-        end_ms=instant(args.end, "--end", zone) if args.end else None,
-        joins=joins,
+        agent=AgentConfig(agent_id="backtest", schema=described.schema, is_live=False, model=model),
+        round_ms=task.round_ms if _has_rounds(model) else 0,
+        start_ms=task.start_ms,
+        end_ms=task.end_ms,
+        joins=task.joins,
+        tuning=task.is_tuned,
     )
     # an agent that joins before --start first exists at --start
-    begins = {name: max(moment, plan.start_ms or moment) for name, moment in joins.items()}
+    begins = {name: max(moment, plan.start_ms or moment) for name, moment in task.joins.items()}
     accuracy = Accuracy(described.schema, joins=begins)
     warnings: list[str] = []
-    progress = Progress(quiet=args.json == "-")
+    skipped = Skipped()
+    progress = Progress(quiet=task.is_quiet)
     recordings = {
         stream.name: progress.count(
             paced(stream.name, stream.read(described, skipped), described.schema.interval_s, warnings)
@@ -71,10 +112,14 @@ def backtest(args: Namespace) -> dict[str, Any]:
             raise RecordingError("these recordings hold no row")
         raise RecordingError("no row of these recordings lies between --start and --end (or after its agent's --join)")
     return {
-        **_report(accuracy, outcome, skipped, args, progress.seconds),
+        **_report(accuracy, outcome, skipped, model, progress.seconds),
         "warnings": warnings,
         "chosen": told(described, choice),
     }
+
+
+def _has_rounds(model: Model) -> bool:
+    return parts(model).shared or parts(model).kernel
 
 
 def paced(name: str, records: Iterator[Record], interval_s: float, warnings: list[str]) -> Iterator[Record]:
@@ -136,16 +181,23 @@ def _join(text: str, names: list[str], zone: str) -> tuple[str, int]:
     return name, instant(moment, "--join", zone)
 
 
-def _report(accuracy: Accuracy, outcome: Outcome, skipped: Skipped, args: Namespace, seconds: float) -> dict[str, Any]:
+def _report(accuracy: Accuracy, outcome: Outcome, skipped: Skipped, model: Model, seconds: float) -> dict[str, Any]:
     last = {event.event_id: event for event in outcome.events}
     return {
-        "mode": args.mode,
+        "model": model,
+        "mode": "fleet" if _has_rounds(model) else "alone",
         **accuracy.report(),
         "frames": outcome.frames,
         "seconds": round(seconds, 3),
         "frames_per_second": round(outcome.frames / max(seconds, 1e-9), 1),
         "rounds_closed": outcome.rounds,
         "bytes_per_round": round(outcome.bytes / outcome.rounds, 1) if outcome.rounds else None,
+        "tuning": {
+            "steps": outcome.tuning_steps,
+            "bytes": outcome.tuning_bytes,
+            "agent_seconds": round(outcome.tuning_s, 3),
+            "bases": [{"round": one.round, "gain": one.gain, "note": one.note} for one in outcome.learnt],
+        },
         "events": len(last),
         "event_list": [_event(event) for event in last.values()],
         "left_out": {**outcome.counts, **skipped},
@@ -168,6 +220,19 @@ def show(report: dict[str, Any], file: str | None) -> None:
     if file == "-":
         print(json.dumps(report, indent=2))
         return
+    if "models" in report:
+        print(*compared(report["models"]), sep="\n")
+        _warn(report)
+    else:
+        _show_one(report)
+    if file:
+        try:
+            Path(file).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        except OSError as err:
+            raise ConfigError("--json", f"{file} cannot be written: {err}") from err
+
+
+def _show_one(report: dict[str, Any]) -> None:
     for line in tables(report):
         print(line)
     print(
@@ -179,12 +244,11 @@ def show(report: dict[str, Any], file: str | None) -> None:
               f"{event['frames']} frames")  # fmt: skip
     if report["events"] > EVENTS_SHOWN:
         print(f"  ... and {report['events'] - EVENTS_SHOWN} more; --json lists all")
-    for warning in report["warnings"]:
-        print(f"warning: {warning}; mend [stream] interval")
+    _warn(report)
     if report["left_out"]:
         print(words(report["left_out"]))
-    if file:
-        try:
-            Path(file).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-        except OSError as err:
-            raise ConfigError("--json", f"{file} cannot be written: {err}") from err
+
+
+def _warn(report: dict[str, Any]) -> None:
+    for warning in report["warnings"]:
+        print(f"warning: {warning}; mend [stream] interval")

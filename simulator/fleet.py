@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -12,15 +13,31 @@ from coordinator import rounds
 from coordinator import state as coordination
 from edge_agent import agent
 from edge_agent.frames import Sample
-from edge_agent.state import AgentConfig, Count, Effect, ModelArrived, Publish, Readings, RoundOpened, State
+from edge_agent.state import (
+    AgentConfig,
+    Count,
+    Effect,
+    ModelArrived,
+    Publish,
+    Readings,
+    RoundOpened,
+    State,
+    TuningArrived,
+)
 from fleetgp.recording.csv import Record
 from fleetgp.wire import codec
-from fleetgp.wire.messages import AnomalyEvent, Prediction
+from fleetgp.wire.messages import AnomalyEvent, Prediction, RoundNotice, Tuning
 
 # Rounds that a hole in the recordings is given; what happens in further ones happened in these.
 MOST_ROUNDS_AT_ONCE = 100
 # Rows that wait for each other at most, so that agents learn many at once.
 MOST_ROWS = 4096
+
+ANSWERS: dict[str, type[coordination.BootstrapArrived | coordination.SummaryArrived | coordination.GradientArrived]] = {
+    "bootstrap": coordination.BootstrapArrived,
+    "summary": coordination.SummaryArrived,
+    "gradient": coordination.GradientArrived,
+}
 
 Recordings = Mapping[str, Iterator[Record]]
 
@@ -38,6 +55,8 @@ class Plan:
     end_ms: int | None = None
     joins: Mapping[str, int] = field(default_factory=dict)
     half_life_rounds: float = 10_000.0
+    tuning: bool = False
+    tuning_rounds: int = 1
 
 
 @dataclass
@@ -45,7 +64,9 @@ class Outcome:
     """What came of a run. counts: left out, by reason. rounds, bytes: closed rounds and what they moved.
 
     joined_with: the encoded FleetModel that an agent began with. frames: messages that speak of a few inputs each make one
-    together.
+    together. tuning_steps, tuning_bytes: proposals for the basis, and bytes of these and of the answers, of which the rounds' count
+    holds only what came while one was open; tuning_s: seconds of the agents' work on them. learnt: rounds that brought a learnt
+    basis.
     """
 
     events: list[AnomalyEvent] = field(default_factory=list)
@@ -54,6 +75,10 @@ class Outcome:
     rounds: int = 0
     bytes: int = 0
     frames: int = 0
+    tuning_s: float = 0.0
+    tuning_bytes: int = 0
+    tuning_steps: int = 0
+    learnt: list[RoundNotice] = field(default_factory=list)
 
 
 @dataclass
@@ -106,7 +131,7 @@ class Fleet:
         for _, _, effect in heapq.merge(*made, key=lambda one: one[:2]):
             self._tell(effect)
 
-    def _step(self, name: str, event: ModelArrived | RoundOpened) -> list[Effect]:
+    def _step(self, name: str, event: ModelArrived | RoundOpened | TuningArrived) -> list[Effect]:
         self.agents[name], effects = agent.step(self.agents[name], event)
         for effect in effects:
             self._tell(effect)
@@ -125,7 +150,11 @@ class Fleet:
             return
         if self.coordinator is None:
             config = coordination.CoordinatorConfig(
-                round_s=self.plan.round_ms / 1000, answer_s=0.0, half_life_rounds=self.plan.half_life_rounds
+                round_s=self.plan.round_ms / 1000,
+                answer_s=0.0,
+                half_life_rounds=self.plan.half_life_rounds,
+                tuning=self.plan.tuning,
+                tuning_rounds=self.plan.tuning_rounds,
             )
             self.coordinator = rounds.init(config, at_ms)
             self.next_round_ms = at_ms + self.plan.round_ms
@@ -143,10 +172,23 @@ class Fleet:
             for effect in self._step(
                 name, RoundOpened(at_ms, 0 if self.coordinator is None else self.coordinator.round)
             ):
-                if isinstance(effect, Publish):
-                    kind = coordination.BootstrapArrived if effect.kind == "bootstrap" else coordination.SummaryArrived
-                    self._coordinate(kind(at_ms, name, codec.encode(effect.message)))
+                self._pass_to_coordinator(at_ms, name, effect)
         self._coordinate(coordination.Tick(at_ms))
+
+    def _pass_to_coordinator(self, at_ms: int, name: str, effect: Effect) -> None:
+        if isinstance(effect, Publish) and (kind := ANSWERS.get(effect.kind)) is not None:
+            payload = codec.encode(effect.message)
+            self.outcome.tuning_bytes += len(payload) if effect.kind == "gradient" else 0
+            self._coordinate(kind(at_ms, name, payload))
+
+    def _propose(self, at_ms: int, payload: bytes) -> None:
+        """Where the basis may go, to every agent."""
+        for name in sorted(self.agents):
+            begin_s = time.perf_counter()
+            effects = self._step(name, TuningArrived(at_ms, payload))
+            self.outcome.tuning_s += time.perf_counter() - begin_s
+            for effect in effects:
+                self._pass_to_coordinator(at_ms, name, effect)
 
     def _coordinate(self, event: coordination.Event) -> None:
         assert self.coordinator is not None
@@ -156,10 +198,15 @@ class Fleet:
                 self.model = effect.payload
                 for name in sorted(self.agents):
                     self._step(name, ModelArrived(event.at_ms, effect.payload))
+            elif isinstance(effect, coordination.PublishTuning):
+                self.outcome.tuning_bytes += len(effect.payload)
+                self.outcome.tuning_steps += bool(codec.decode(effect.payload, Tuning).values)
+                self._propose(event.at_ms, effect.payload)
             elif isinstance(effect, coordination.PublishRound):
                 if effect.notice.state == "closed":
                     self.outcome.rounds += 1
                     self.outcome.bytes += effect.notice.bytes_received + effect.notice.bytes_sent
+                    self.outcome.learnt += [effect.notice] if effect.notice.gain is not None else []
             else:
                 self.outcome.counts[effect.reason] = self.outcome.counts.get(effect.reason, 0) + 1
 

@@ -158,11 +158,15 @@ class RecordedAgent:
 
     def _begin(self, life: Life) -> State:
         """A fresh brain. Raises ConfigError."""
-        settings = self._base.with_told(life.settings, f"the status of {self.name}")
+        # an agent that says nothing of layers is of a time when predictions had none
+        settings = self._base.with_values({"agent.layers": False}, "default")
+        settings = settings.with_told(life.settings, f"the status of {self.name}")
         settings = settings.with_values({"agent.id": self.name}, "recording")
         self._policy = settings.text("agent.clock")  # type: ignore[assignment]
         self._fields = wiring(life.schema, settings.text("agent.topic")).fields
         config: AgentConfig = agent_config(settings, life.schema)
+        if config.parts.kernel:
+            self.compared.trouble = "it took the fleet's lengthscales (agent.model pfedgp), and when is not told"
         return agent.init(config, self._incarnations.popleft() if self._incarnations else life.started_ms)
 
     def _follow_prediction(self, word: Word, told: Prediction) -> None:

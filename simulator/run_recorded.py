@@ -24,7 +24,7 @@ def run_recorded(args: Namespace) -> int:
     if args.json not in (None, "-") and not Path(args.json).resolve().parent.is_dir():
         raise ConfigError("--json", f"there is no folder {Path(args.json).parent} to write {args.json} in")
     given = [flag for flag, value in (("--spec", args.spec), ("--start", args.start), ("--end", args.end), ("--round", args.round),
-             ("--join", args.join), ("--mode alone", args.mode == "alone")) if value]  # fmt: skip
+             ("--join", args.join), ("--mode alone", args.mode == "alone"), ("--model", args.model)) if value]  # fmt: skip
     if given:
         raise ConfigError("--as-recorded", f"runs a fleet as it was: leave out {', '.join(given)}")
     outcome = run_again(lambda: _messages(args.files), load(None, {}, {}))

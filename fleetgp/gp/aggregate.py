@@ -9,6 +9,7 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.gp.message import Term
+from fleetgp.linalg import cholesky
 
 
 class Belief(NamedTuple):
@@ -30,6 +31,17 @@ def posterior(terms: Iterable[Term], prior_var: Array) -> Belief:
         precision += term.precision
         shift += term.shift
     return Belief(precision, shift)
+
+
+def log_evidence(belief: Belief, prior_var: Array) -> float:
+    """log of the integral of exp(-v^T P v / 2 + h^T v) over v ~ N(0, diag(prior_var)), summed over channels, in nats.
+
+    belief: the posterior of the terms whose sums P and h are. With the terms' constants it is the evidence of all their data.
+    """
+    L, _ = cholesky(belief.precision)
+    z = np.linalg.solve(L, belief.shift[..., None])
+    log_det = 2.0 * float(np.sum(np.log(np.diagonal(L, axis1=-2, axis2=-1)))) + float(np.sum(np.log(prior_var)))
+    return 0.5 * (float(np.sum(z * z)) - log_det)
 
 
 def cavity(belief: Belief, own: Term) -> Belief:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fleetgp.arrays import Array
 from fleetgp.gp import joint
+from fleetgp.gp.engine import Law
 from fleetgp.gp.learner import Forecast
 
 
@@ -15,10 +16,7 @@ def log_density(forecast: Forecast, observed: Array) -> Array:
     return joint.log_density(forecast.correlation, observed - forecast.mean, forecast.scale, forecast.degrees)
 
 
-def log_density_of_one(forecast: Forecast, observed: Array) -> float:
+def log_density_of_one(law: Law, observed: Array) -> float:
     """The same of one frame's readings [Q]."""
-    one = forecast._replace(
-        mean=forecast.mean[None], scale=forecast.scale[None], degrees=forecast.degrees[None],
-        correlation=forecast.correlation[None],
-    )  # fmt: skip
-    return float(log_density(one, observed[None])[0])
+    error = (observed - law.mean)[None]
+    return float(joint.log_density(law.correlation[None], error, law.scale[None], law.degrees[None])[0])

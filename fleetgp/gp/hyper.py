@@ -31,6 +31,8 @@ DEVIATION = {
 LOCAL = 0.1
 # beyond the ceiling inducing features that are too few imitate what lies between them, and run away elsewhere
 FLOOR, CEILING = 1e-6, 4.0
+# the deviation of an agent that has none: below what data show, and 1 / NO_DEVIATION still adds up with other precisions
+NO_DEVIATION = 1e-8
 GUESS_AGENTS = 0.25
 GUESS_WEIGHTS = 1.0
 # factor by which a scale moves at most in one round: what an agent sends was made under the scales of a round or two before
@@ -101,6 +103,12 @@ def improve(scales: Scales, squares: Sequence[tuple[float, Array]], shared: Arra
         np.where(is_used, _damped(scales.shared, among), scales.shared),
         np.where(is_used, _damped(scales.deviation, deviation), scales.deviation),
     )
+
+
+def improve_block(scale: Array, square: Array) -> Array:
+    """One EM step for the prior variance [Q] of one block of shared weights alone; square [Q, M]: E v^2 of its weights."""
+    size = square.shape[1]
+    return _damped(scale, (GUESS_WEIGHTS + square.sum(axis=1)) / (GUESS_WEIGHTS + size))
 
 
 def _damped(old: Array, new: Array) -> Array:

@@ -71,8 +71,8 @@ class Knowledge(NamedTuple):
 class Learner(NamedTuple):
     """past: statistics [T, ...] up to the last solution; fresh: the frames since; ring: bounded recent frames, never sent.
 
-    base: weights [T, ...], noise_var [T, Q] by memory; line: of the basis; solved: the long memory's weights at the last solution; correlation:
-    of the channels' errors; local_var [Q] of the local layer's weights; spare [2]: mean of what shared
+    base: weights [T, ...], noise_var [T, Q] by memory; line: of the basis; solved: the long memory's weights at the last
+    solution; correlation: of the channels' errors; local_var [Q] of the local layer's weights; spare [2]: mean of what shared
     and local inducing features cannot express, infinite before any frame; frames: learnt in all.
     """
 
@@ -136,8 +136,8 @@ class Forecast(NamedTuple):
     """A law of the next frame, Student-t by channel. All arrays may have a leading axis of frames.
 
     features [F + F_local]; means, variances [T, Q]: of the scaled step, mean and squared scale of each memory's law; squared
-    [Q]: squared scale of their mixture, before the tail's factor; mean, scale [Q] of the reading in its transformed unit;
-    degrees [Q]; correlation [Q, Q] of the channels' errors; spread: of one frame that is to be learnt next.
+    [Q]: that of their mixture, before the tail's factor; mean, scale [Q] of the reading in its transformed unit; degrees [Q];
+    correlation [Q, Q] of errors; spread: of one frame to be learnt next; layers [Q, 5]: see ``layers``, where asked for.
     """
 
     inputs: Inputs
@@ -151,6 +151,7 @@ class Forecast(NamedTuple):
     degrees: Array
     correlation: Array
     spread: Spread | None = None
+    layers: Array | None = None
 
     @property
     def covariance(self) -> Array:

@@ -24,6 +24,31 @@ class Term(NamedTuple):
 
 def summarise(statistics: Statistics, noise_var: Array, deviation_var: Array, local_var: Array) -> Term:
     """An agent's term of the F shared weights; noise_var [Q]; prior variances deviation_var [Q, F], local_var [Q, F_local]."""
+    return _factors(statistics, noise_var, deviation_var, local_var).term
+
+
+def evidence(
+    statistics: Statistics, log_weight: Array, noise_var: Array, deviation_var: Array, local_var: Array
+) -> tuple[Term, Array]:
+    """The term, and the constant [Q] in log p(y | v) = constant - v^T P v / 2 + h^T v.
+
+    log_weight [Q]: sum over frames of the log of what each counts. For frames that nothing was forgotten of.
+    """
+    n, square, *_ = statistics
+    found = _factors(statistics, noise_var, deviation_var, local_var)
+    log_det = n * np.log(2 * np.pi * noise_var) - log_weight + found.log_det
+    return found.term, -0.5 * (log_det + square / noise_var - found.explained)
+
+
+class _Factors(NamedTuple):
+    """log_det [Q] of I + R diag(own) R^T; explained [Q]: y^T D^-1 y less y^T S^-1 y, where no shared weight has a part."""
+
+    term: Term
+    log_det: Array
+    explained: Array
+
+
+def _factors(statistics: Statistics, noise_var: Array, deviation_var: Array, local_var: Array) -> _Factors:
     F = deviation_var.shape[1]
     R, R_inv = root(statistics.gram)
     sd = np.sqrt(noise_var)[:, None]
@@ -32,7 +57,9 @@ def summarise(statistics: Statistics, noise_var: Array, deviation_var: Array, lo
     # with H^T H / s2 = R^T R: P = R^T (I + R diag(own) R^T)^-1 R, in which nothing large is subtracted from its like
     L, _ = cholesky(np.eye(own_var.shape[1]) + symmetric((R * own_var[:, None, :]) @ R.mT))
     A, a = np.linalg.solve(L, R[:, :, :F]), np.linalg.solve(L, u)
-    return Term(symmetric(A.mT @ A), (A.mT @ a)[..., 0])
+    log_det = 2.0 * np.sum(np.log(np.diagonal(L, axis1=1, axis2=2)), axis=1)
+    explained = np.sum(u * u, axis=(1, 2)) - np.sum(a * a, axis=(1, 2))
+    return _Factors(Term(symmetric(A.mT @ A), (A.mT @ a)[..., 0]), log_det, explained)
 
 
 def rebase(term: Term, T: Array, ratio: Array) -> Term:

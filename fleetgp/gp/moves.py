@@ -18,6 +18,7 @@ from fleetgp.gp import posterior, statistics
 from fleetgp.gp.learner import LONG, TRACKS, Learner
 from fleetgp.gp.posterior import Weights
 from fleetgp.gp.statistics import Statistics
+from fleetgp.inducing import Inducing
 from fleetgp.linalg import inverse, symmetric
 from fleetgp.scaling import Moments, Scaling, scaling
 from fleetgp.schema import Kernel
@@ -144,12 +145,19 @@ def rescale(learner: Learner, moments: Moments) -> Learner:
     """On an own basis: a new scale where it would differ by a quarter; looked at often while readings are few."""
     if not may_rescale(learner.frames):
         return learner
-    new, old = scaling(moments), learner.basis.scaling
-    ratio = new.scale / old.scale
-    moved = np.abs(new.centre - old.centre) / new.scale
-    if not (np.any(np.maximum(ratio, 1 / ratio) > RESCALE_RATIO) or np.any(moved > RESCALE_RATIO)):
+    new = rescaled(learner.basis.scaling, moments)
+    if new is None:
         return learner
     return learning.inform(move(learner, learner.basis._replace(scaling=new)), learner.knowledge)
+
+
+def rescaled(old: Scaling, moments: Moments) -> Scaling | None:
+    """The scale of these moments, where it differs by a quarter."""
+    new = scaling(moments)
+    ratio = new.scale / old.scale
+    moved = np.abs(new.centre - old.centre) / new.scale
+    is_other = np.any(np.maximum(ratio, 1 / ratio) > RESCALE_RATIO) or np.any(moved > RESCALE_RATIO)
+    return new if is_other else None
 
 
 def may_rescale(frames: int) -> bool:
@@ -160,13 +168,29 @@ def may_rescale(frames: int) -> bool:
 def place_local(learner: Learner, size: int, kernel: Kernel) -> Learner:
     """Give a learner its local layer, once, while every frame it learnt is still in the ring: nothing is lost by it."""
     learner = learning.folded(learner)
-    basis = learner.basis
-    if not size or basis.local or not is_complete(learner):
+    if not size or learner.basis.local or not is_complete(learner):
         return learner
-    columns = placement.columns(basis.shape)
+    local = among_own(learner, size, kernel)
+    return learning.inform(move(learner, learner.basis._replace(local=local)), learner.knowledge)
+
+
+def among_own(learner: Learner, size: int, kernel: Kernel) -> Inducing:
+    """Inducing inputs placed by k-means among the frames in the ring, n >= 1."""
+    columns = placement.columns(learner.basis.shape)
     inputs = learner.ring.inputs[:, list(columns)]
     centre, sd = np.mean(inputs, axis=0), np.std(inputs, axis=0)
     sd = np.where(sd > 0, sd, 1.0)
     centres = placement.fitted(size, (inputs - centre) / sd, least=1)
-    local = placement.at(kernel, columns, Scaling(centre, sd), centres.place)
-    return learning.inform(move(learner, basis._replace(local=local)), learner.knowledge)
+    return placement.at(kernel, columns, Scaling(centre, sd), centres.place)
+
+
+def dropped(learner: Learner, basis: Basis) -> Learner:
+    """The learner without an inducing block or two, to be informed or solved next; basis: its own but for these. Exact."""
+    learner, old = learning.folded(learner), learner.basis
+    if features.same(old.shared, basis.shared) and features.same(old.local, basis.local):
+        return learner
+    is_kept = np.ones(old.size + old.local_size, dtype=bool)
+    is_kept[old.shape.linear : old.size] = basis.shared is not None
+    is_kept[old.size :] = basis.local is not None
+    n, square, cross, gram = learner.past
+    return _with_past(learner, basis, Statistics(n, square, cross[..., is_kept], gram[..., is_kept, :][..., is_kept]))

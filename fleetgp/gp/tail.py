@@ -65,10 +65,15 @@ def scale(tail: Tail) -> Array:
     return np.asarray(tail.scales[tail.chosen.astype(int), np.arange(tail.scales.shape[1])])
 
 
+def share_of_long(tracks: Array) -> Array:
+    """Share [..., Q] of the long memory in the mixture; the short one has the rest; tracks [..., T = 2, Q]."""
+    lead = np.minimum(tracks[..., 1, :] - tracks[..., 0, :], MOST_LEAD)
+    return np.asarray(1.0 / (1.0 + np.exp(lead)))
+
+
 def mixed(tracks: Array, means: Array, variances: Array) -> tuple[Array, Array]:
     """Mean and variance [..., Q] of the mixture of the two memories; tracks, means, variances [..., T = 2, Q]."""
-    lead = np.minimum(tracks[..., 1, :] - tracks[..., 0, :], MOST_LEAD)
-    share = 1.0 / (1.0 + np.exp(lead))
+    share = share_of_long(tracks)
     long, short = means[..., 0, :], means[..., 1, :]
     other, apart = 1.0 - share, long - short
     with np.errstate(over="ignore", invalid="ignore"):

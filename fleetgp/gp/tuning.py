@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fleetgp.arrays import Array
-from fleetgp.gp import mixing
+from fleetgp.gp import ascent, mixing
 from fleetgp.gp.aggregate import Belief
+from fleetgp.gp.ascent import Momentum
 from fleetgp.gp.hierarchy import Shared, Start, shared_log_prior
 from fleetgp.gp.mixing import Message
 
@@ -21,7 +21,6 @@ RATE = 0.3
 # the rate after each round, as a share of the one before, and after a step that was taken back
 DECAY = 0.92
 BACK = 0.5
-BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
 
 class Answer(NamedTuple):
@@ -38,14 +37,6 @@ class Answer(NamedTuple):
         return F * (F + 1) // 2 + F + sum(part.size for part in self.slope) + 2
 
 
-class Moments(NamedTuple):
-    """Adam's running means of the slope and of its square, and the steps taken."""
-
-    mean: Shared
-    square: Shared
-    steps: int
-
-
 class Place(NamedTuple):
     """Where a round was: shared values, the score there, and from where a step goes on."""
 
@@ -53,7 +44,7 @@ class Place(NamedTuple):
     score: float
     belief: Belief
     slope: Shared
-    moments: Moments
+    moments: Momentum
 
 
 class Server(NamedTuple):
@@ -62,7 +53,7 @@ class Server(NamedTuple):
 
     shared: Shared
     belief: Belief
-    moments: Moments
+    moments: Momentum
     rate: float
     best: Place | None = None
     is_back: bool = False
@@ -79,7 +70,7 @@ class Told(NamedTuple):
 def init(shared: Shared, rate: float = RATE) -> Server:
     """Before the first round; nobody knows anything of the shared weights."""
     size = shared.Bg.shape[1] * len(shared.Zg)
-    return Server(shared, mixing.posterior((), size), _still(shared), rate)
+    return Server(shared, mixing.posterior((), size), ascent.still(shared._asdict()), rate)
 
 
 def step(server: Server, answers: Mapping[str, Answer], start: Start) -> tuple[Server, Told]:
@@ -97,8 +88,8 @@ def step(server: Server, answers: Mapping[str, Answer], start: Start) -> tuple[S
     rate = server.rate * (BACK if is_worse else DECAY)
     if is_worse and server.best is not None:
         place = server.best
-    moved, moments = _adam(place.shared, place.slope, place.moments, rate)
-    return Server(moved, place.belief, moments, rate, place, is_worse), Told(score, refused, is_worse)
+    moved, moments = ascent.step(place.shared._asdict(), place.slope._asdict(), place.moments, rate)
+    return Server(Shared(**moved), place.belief, moments, rate, place, is_worse), Told(score, refused, is_worse)
 
 
 def fault(answer: Answer) -> str:
@@ -108,24 +99,3 @@ def fault(answer: Answer) -> str:
     if not all(np.all(np.isfinite(part)) for part in (*answer.message.term, answer.message.constant, answer.log_prior)):
         return "message is not finite"
     return ""
-
-
-def _adam(shared: Shared, slope: Shared, moments: Moments, rate: float) -> tuple[Shared, Moments]:
-    """One step uphill (Kingma and Ba 2015, algorithm 1)."""
-    steps = moments.steps + 1
-    mean = Shared(*(BETA1 * m + (1 - BETA1) * g for m, g in zip(moments.mean, slope, strict=True)))
-    square = Shared(*(BETA2 * v + (1 - BETA2) * g * g for v, g in zip(moments.square, slope, strict=True)))
-    first, second = 1 - BETA1**steps, 1 - BETA2**steps
-    moved = (
-        x + rate * (m / first) / (np.sqrt(v / second) + EPSILON) for x, m, v in zip(shared, mean, square, strict=True)
-    )
-    return Shared(*map(_array, moved)), Moments(mean, square, steps)
-
-
-def _array(value: Array | float) -> Array:
-    return np.asarray(value, dtype=float)
-
-
-def _still(shared: Shared) -> Moments:
-    zeros = Shared(*(np.zeros_like(part) for part in shared))
-    return Moments(zeros, zeros, 0)

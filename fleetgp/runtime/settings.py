@@ -85,20 +85,19 @@ class Settings:
         return self.sources[name]
 
     def told(self, names: Iterable[str]) -> dict[str, str | float]:
-        """Text and numbers of these names, for others to read. A secret, or a flag, is our own bug: TypeError."""
+        """Values of these names, for others to read; a flag as "true" or "false". A secret is our own bug: TypeError."""
         told: dict[str, str | float] = {}
         for name in names:
             value = self.values[name]
-            if isinstance(value, bool) or _BY_NAME[name].is_secret:
+            if _BY_NAME[name].is_secret:
                 raise TypeError(f"setting {name} is not for others to read")
-            told[name] = value
+            told[name] = str(value).lower() if isinstance(value, bool) else value
         return told
 
     def with_told(self, told: Mapping[str, str | float], source: str) -> Settings:
         """The same settings but for what another program told of its own; names that are not known here are left out."""
-        known = {name: value for name, value in told.items() if name in _BY_NAME}
-        whole = {name for name in known if isinstance(_BY_NAME[name].default, int)}
-        return self.with_values({name: int(value) if name in whole else value for name, value in known.items()}, source)
+        known = {name: _BY_NAME[name].as_meant(value) for name, value in told.items() if name in _BY_NAME}
+        return self.with_values(known, source)
 
     def wanted(self) -> Wanted:
         """What the owner said of the streams. Raises ConfigError where the file named no channels."""
@@ -369,7 +368,9 @@ def _number(text: str) -> float:
 
 def _refusal(setting: Setting, given: object, source: str) -> ConfigError:
     shown = "***" if setting.is_secret else repr(given)[:80]
-    return ConfigError(setting.name, f"expected {setting.expected()}, got {shown}", source)
+    near = spec.closest(given, setting.choices) if isinstance(given, str) else ""
+    advice = f'; did you mean "{near}"?' if near else ""
+    return ConfigError(setting.name, f"expected {setting.expected()}, got {shown}{advice}", source)
 
 
 def _place(file: Path, content: str, name: str) -> str:

@@ -11,11 +11,12 @@ from typing import Any, TypeVar, get_args
 import msgspec
 
 from fleetgp.errors import ConfigError
-from fleetgp.schema import Channel, Covariate, Kernel
-from fleetgp.wanted import Wanted
+from fleetgp.schema import Channel, Covariate, Kernel, Mixing, Ranks
+from fleetgp.wanted import Wanted, mixed
 
 TABLES = ("stream", "channels", "covariates")
-STREAM_KEYS = ("interval", "lags", "phases", "harmonics", "inducing", "kernel")
+MIXED_KEYS = ("cycle", "position", "ranks")
+STREAM_KEYS = ("interval", "lags", "phases", "harmonics", "inducing", "kernel", "mixing", *MIXED_KEYS)
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "sec": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _SPAN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
@@ -49,9 +50,37 @@ def read_wanted(document: Mapping[str, Any], source: str) -> Wanted:
         kernel=kernel,
     )
     try:
-        return wanted.checked()
+        return _mixed(stream, wanted, source).checked()
     except ConfigError as err:
         raise ConfigError(err.key, err.problem, source) from err
+
+
+def _mixed(stream: Mapping[str, Any], wanted: Wanted, source: str) -> Wanted:
+    """What the keys on mixing say beside the others."""
+    mixing = stream.get("mixing")
+    if mixing is not None and mixing not in get_args(Mixing):
+        raise ConfigError("stream.mixing", f"expected {' or '.join(get_args(Mixing))}; got {mixing!r}", source)
+    wanted = msgspec.structs.replace(wanted, mixing=mixing)
+    if mixing != "ilmm":
+        for key in MIXED_KEYS:
+            if key in stream:
+                raise ConfigError(f"stream.{key}", 'is for mixing = "ilmm" only; add that, or leave it out', source)
+        return wanted
+    position = stream.get("position")
+    if not isinstance(position, str | None):
+        raise ConfigError("stream.position", f"expected the name of a covariate, got {position!r}", source)
+    cycle_s = parse_span(stream["cycle"], "stream.cycle", source) if "cycle" in stream else None
+    return mixed(msgspec.structs.replace(wanted, position=position, ranks=_ranks(stream, source)), cycle_s)
+
+
+def _ranks(stream: Mapping[str, Any], source: str) -> Ranks | None:
+    ranks = stream.get("ranks")
+    if ranks is None:
+        return None
+    if not (isinstance(ranks, list) and len(ranks) == 3 and all(type(rank) is int and rank >= 0 for rank in ranks)):
+        problem = f"expected three whole numbers, shared, deviation and local, such as [2, 2, 2]; got {ranks!r}"
+        raise ConfigError("stream.ranks", problem, source)
+    return ranks[0], ranks[1], ranks[2]
 
 
 def _phases(stream: Mapping[str, Any], source: str) -> tuple[float, ...] | None:

@@ -10,7 +10,8 @@ from fleetgp.store.base import Kind
 from fleetgp.store.sqlite_schema import table_of
 
 MAX_SERIES = 20_000
-MAX_COLUMNS = 512
+# predictions of 64 channels, each with its law and its layers, take 579
+MAX_COLUMNS = 640
 MAX_NAME_CHARACTERS = 1024
 _MAX_LAYOUTS = 64
 # A new table gets half as many columns again, for those that show up later: an empty one costs a byte a row, while ALTER

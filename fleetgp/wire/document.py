@@ -37,11 +37,13 @@ ROUTES: tuple[Route, ...] = (
     Route(topics.agent("<fleet>", "<id>", "events"), "events", "agent", "bridge", 1),
     Route(topics.agent("<fleet>", "<id>", "bootstrap"), "bootstrap", "agent", "coordinator", 1),
     Route(topics.agent("<fleet>", "<id>", "summary"), "summary", "agent", "coordinator", 1),
+    Route(topics.agent("<fleet>", "<id>", "gradient"), "gradient", "agent", "coordinator", 1),
     Route(topics.agent("<fleet>", "<id>", "health"), "health", "agent", "bridge", 0),
     Route(topics.service("<fleet>", "<name>", "status"), "status", "coordinator, bridge; their wills", "all", 1, True),
     Route(topics.service("<fleet>", "<name>", "health"), "health", "coordinator, bridge", "bridge", 0),
     Route(topics.fleet_wide("<fleet>", "model"), "model", "coordinator", "agents", 1, True),
     Route(topics.fleet_wide("<fleet>", "round"), "round", "coordinator", "agents, bridge", 1),
+    Route(topics.fleet_wide("<fleet>", "tuning"), "tuning", "coordinator", "agents", 1, True),
 )
 
 COMMON = {
@@ -97,6 +99,7 @@ COMMON = {
     "channels": "what is predicted",
     "covariates": "what is predicted from",
     "interval_s": "seconds from one frame to the next",
+    "position": "covariate that mixed channels are learnt over; empty = the place in the first phase",
     "lags": "how many steps back a prediction looks",
     "state": "where it stands",
     "blame": "share of each channel",

@@ -15,7 +15,7 @@ from fleetgp.inducing import Inducing
 from fleetgp.scaling import Scaling
 from fleetgp.schema import Schema
 from fleetgp.wire.convert import from_triangles, to_array, to_tensor, to_triangles
-from fleetgp.wire.messages import FleetModel, Included
+from fleetgp.wire.messages import FleetModel, Included, Tensor
 
 # numbers of a model beyond which sums and products stop being finite
 LARGEST = 1e30
@@ -108,16 +108,26 @@ def _inducing(model: FleetModel, schema: Schema) -> Inducing | None:
         raise PeerError(
             "shape", "inducing inputs without lengthscales, lengthscales without inputs, or some of no use here"
         )
-    D, inputs = len(model.columns), features.shape(schema).inputs
-    if not (0 < D <= placement.MOST_COLUMNS and all(0 <= column < inputs for column in model.columns)):
-        raise PeerError("range", f"inducing inputs look at columns {model.columns[:10]}, a frame has {inputs}")
-    Z = to_array(model.inducing, (schema.inducing, D), "inducing")
-    lengthscale = to_array(model.lengthscale, (D,), "lengthscale")
+    check_columns(model.columns, schema)
+    lengthscale = to_array(model.lengthscale, (len(model.columns),), "lengthscale")
+    return inducing_inputs(model.inducing, lengthscale, model.columns, schema)
+
+
+def check_columns(columns: tuple[int, ...], schema: Schema) -> None:
+    """Raise PeerError ``range`` where inducing inputs cannot look at these inputs of a frame."""
+    size = features.shape(schema).inputs
+    if not (0 < len(columns) <= placement.MOST_COLUMNS and all(0 <= column < size for column in columns)):
+        raise PeerError("range", f"inducing inputs look at columns {columns[:10]}, a frame has {size}")
+
+
+def inducing_inputs(inputs: Tensor, lengthscale: Array, columns: tuple[int, ...], schema: Schema) -> Inducing:
+    """Inducing inputs [M, D] and lengthscale [D] that a peer told. Raises PeerError ``shape``, ``finite`` or ``range``."""
+    Z = to_array(inputs, (schema.inducing, len(columns)), "inducing")
     if not np.all((lengthscale >= 1 / FURTHEST) & (lengthscale <= FURTHEST)) or not np.all(np.abs(Z) <= FURTHEST):
         raise PeerError("range", "an inducing input or lengthscale is not positive or beyond all sense")
     try:
         # inputs that stand twice are told apart by the kernel's own jitter, which makes any of them a sound basis
-        return inducing.make(schema.kernel, model.columns, Z, lengthscale)
+        return inducing.make(schema.kernel, columns, Z, lengthscale)
     except NumericalError as err:
         raise PeerError("range", f"no features come of the inducing inputs: {err}") from err
 

@@ -62,7 +62,11 @@ class ChannelPrediction(msgspec.Struct, frozen=True, kw_only=True):
     mean: predicted value (the median where a transform is used); low, high: the 90 % interval; observed: null where
     nothing came; z: innovation over its predictive standard deviation, in the transformed unit. The whole law, in the
     transformed unit, is a Student-t about the transformed mean; scale: its scale, which is not its standard deviation, 0 =
-    not told; degrees: its degrees of freedom, a whole number, 0 = not told.
+    not told; degrees: its degrees of freedom, a whole number, 0 = not told. layers: four numbers whose sum is the transformed
+    mean: base (the last reading, or with ``ilmm`` the fleet's centre), what the fleet knows, what this device does
+    otherwise, its own pattern; empty = not told. pull: by how much of a distance what the fleet knows would take the channel
+    back in one frame, all else as it is: where the last two layers push by p a frame, they keep it p / pull from where the
+    fleet alone would have it; 0 = not told.
     """
 
     mean: float
@@ -72,6 +76,8 @@ class ChannelPrediction(msgspec.Struct, frozen=True, kw_only=True):
     z: float | None = None
     scale: float = 0.0
     degrees: float = 0.0
+    layers: tuple[float, ...] = ()
+    pull: float = 0.0
 
 
 class Prediction(Message, frozen=True, kw_only=True, tag="prediction"):
@@ -122,7 +128,11 @@ class Health(Message, frozen=True, kw_only=True, tag="health"):
 
 
 class RoundNotice(Message, frozen=True, kw_only=True, tag="round"):
-    """A round was opened (answer until deadline_ms) or closed (who answered, what it cost)."""
+    """A round was opened (answer until deadline_ms) or closed (who answered, what it cost).
+
+    gain: nats per reading by which the basis that this round brought foresees the agents' recent frames better; null where it
+    brought none of which that is known.
+    """
 
     round: int
     state: Literal["opened", "closed"]
@@ -135,13 +145,16 @@ class RoundNotice(Message, frozen=True, kw_only=True, tag="round"):
     bytes_sent: int = 0
     seconds: float = 0.0
     note: str = ""
+    gain: float | None = None
 
 
 class Bootstrap(Message, frozen=True, kw_only=True, tag="bootstrap"):
     """Moments of an agent's inputs for the federated scaling: count, mean and centred sum of squares per input.
 
     Arrays [Q + C] in the order of schema.inputs, transformed units. Equivalent to sums of n, x and x^2 but safe where the
-    mean is large against the spread; two of them are merged exactly (Chan, Golub and LeVeque 1979).
+    mean is large against the spread; two of them are merged exactly (Chan, Golub and LeVeque 1979). Counts that are all 0:
+    the agent leaves the fleet, and is forgotten. has_summary: false where the agent sends no summaries and is not waited for; it
+    shares the lengthscale of its private layer only (pFedGP).
     """
 
     FORM: ClassVar[Literal["json", "msgpack"]] = "msgpack"
@@ -153,6 +166,7 @@ class Bootstrap(Message, frozen=True, kw_only=True, tag="bootstrap"):
     count: Tensor
     mean: Tensor
     centred_square_sum: Tensor
+    has_summary: bool = True
 
 
 class Summary(Message, frozen=True, kw_only=True, tag="summary"):
@@ -160,10 +174,11 @@ class Summary(Message, frozen=True, kw_only=True, tag="summary"):
 
     precision: [Q, F(F+1)/2] upper triangles of P; shift: [Q, F] h; count: [Q] frames behind it (decayed);
     noise_variance: [Q], scaled units. (incarnation, sequence) grows with every summary of one agent; incarnation changes
-    when the agent lost its memory. origin: the coordinator's incarnation whose basis this is. deviation_square: [Q, B] mean
+    when the agent lost its memory. Of mixed channels precision and shift have one row for all. origin: the coordinator's incarnation whose basis this is. deviation_square: [Q, B] mean
     square of the agent's deviation by block of features; null = it tells none. cluster_count: [M] recent frames nearest to
     each of the model's centres, 0 where fewer than five, whose sum would tell single readings; null = it tells none;
-    cluster_sum: [M, D] their sum, scaled inputs; 0 where the count is.
+    cluster_sum: [M, D] their sum, scaled inputs; 0 where the count is. has_deviation: false where the agent takes the shared
+    weights for its own (agent.model), so that its precision may be any.
     """
 
     FORM: ClassVar[Literal["json", "msgpack"]] = "msgpack"
@@ -182,6 +197,7 @@ class Summary(Message, frozen=True, kw_only=True, tag="summary"):
     deviation_square: Tensor | None = None
     cluster_count: Tensor | None = None
     cluster_sum: Tensor | None = None
+    has_deviation: bool = True
 
 
 class Included(msgspec.Struct, frozen=True, kw_only=True):
@@ -202,7 +218,9 @@ class FleetModel(Message, frozen=True, kw_only=True, tag="model"):
     lengthscale: [D] of the kernel, the same units; columns: [D] which of a frame's inputs they look at;
     centres: [M, D] where the next inducing inputs may lie, scaled inputs; agents tell how many frames are near each.
     origin: incarnation of the coordinator; (origin, basis) names a basis for good. noise_frames: how many frames the noise
-    variance was learnt from; 0 = nothing is known of it yet.
+    variance was learnt from; 0 = nothing is known of it yet. Of mixed channels (schema.mixing) all weights are one vector:
+    precision [1, F(F+1)/2] and shift [1, F]; loadings: [Q, R] of the shared latent functions; log_lengthscale: [D] to the last
+    bit; log_phi: [] logarithm of the scale of an agent's deviation.
     """
 
     FORM: ClassVar[Literal["json", "msgpack"]] = "msgpack"
@@ -225,10 +243,73 @@ class FleetModel(Message, frozen=True, kw_only=True, tag="model"):
     lengthscale: Tensor | None = None
     columns: tuple[int, ...] = ()
     centres: Tensor | None = None
+    loadings: Tensor | None = None
+    log_lengthscale: Tensor | None = None
+    log_phi: Tensor | None = None
+
+
+class Tuning(Message, frozen=True, kw_only=True, tag="tuning"):
+    """Where the fleet's basis may go, retained: every agent that is asked answers with a Gradient at these values.
+
+    origin, basis: the live basis that it began from. step: number of the proposal; (origin, step) names it. began: step that
+    this tuning began with; an agent judges all steps of one tuning by the same of its recent frames. asked: which agents are
+    to answer; empty = all. is_back: the proposal before was worse, and counts as not having been. values: the shared
+    hyperparameters by name, empty = no tuning is under way: ``inducing`` [M, D] inducing inputs, transformed units, and
+    ``log_lengthscale`` [D], log of the same units; with ``ilmm`` also ``loadings`` [Q, R] and ``log_phi`` []; or
+    ``own_log_lengthscale`` [D] alone, the average of private layers, for agents of pFedGP. columns: [D]
+    which of a frame's inputs the inducing inputs look at. precision:
+    [Q, F(F+1)/2] of the fleet's belief on recent frames at the step before, the prior's included; shift: [Q, F];
+    null = nothing is known yet, and only precision, shift and constant are asked for. included: whose answer is inside.
+    """
+
+    FORM: ClassVar[Literal["json", "msgpack"]] = "msgpack"
+
+    origin: int
+    basis: int
+    step: int
+    began: int
+    asked: tuple[str, ...] = ()
+    is_back: bool = False
+    values: dict[str, Tensor] = {}
+    columns: tuple[int, ...] = ()
+    precision: Tensor | None = None
+    shift: Tensor | None = None
+    included: dict[str, Included] = {}
+
+
+class Gradient(Message, frozen=True, kw_only=True, tag="gradient"):
+    """What an agent's recent frames say of a proposal: log p(y | v) = constant - v^T P v / 2 + h^T v, and where to go from it.
+
+    origin, step: of the proposal. precision: [Q, F(F+1)/2] upper triangles of P; shift: [Q, F] h; constant: in nats;
+    log_prior: of what the agent keeps to itself, in nats. slopes: gradient of the evidence for the shared hyperparameters, by
+    the names and in the units of the proposal's values; empty = it tells none; of ``own_log_lengthscale`` how far the agent's own
+    steps went from it. count: [Q] readings behind it. held_out: log density of newer frames, foreseen from these and from the
+    proposal's belief, in nats; held_out_count: readings of them, 0 = it tells none. loss: variance that the agent's past would
+    lose on these values, in shares of the noise. seconds: of the agent's work. has_deviation: as in a Summary.
+    """
+
+    FORM: ClassVar[Literal["json", "msgpack"]] = "msgpack"
+
+    agent: str
+    incarnation: int
+    sequence: int
+    origin: int
+    step: int
+    precision: Tensor
+    shift: Tensor
+    constant: float
+    count: Tensor
+    log_prior: float = 0.0
+    slopes: dict[str, Tensor] = {}
+    held_out: float = 0.0
+    held_out_count: float = 0.0
+    loss: float = 0.0
+    seconds: float = 0.0
+    has_deviation: bool = True
 
 
 ALL: tuple[type[Message], ...] = (
-    Status, Prediction, AnomalyEvent, Health, RoundNotice, Bootstrap, Summary, FleetModel,
+    Status, Prediction, AnomalyEvent, Health, RoundNotice, Bootstrap, Summary, Gradient, FleetModel, Tuning,
 )  # fmt: skip
 
 # kind of topic -> the one struct that travels there
@@ -240,5 +321,7 @@ BY_KIND: dict[str, type[Message]] = {
     "round": RoundNotice,
     "bootstrap": Bootstrap,
     "summary": Summary,
+    "gradient": Gradient,
     "model": FleetModel,
+    "tuning": Tuning,
 }

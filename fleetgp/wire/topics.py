@@ -11,8 +11,8 @@ from fleetgp.schema import ID_PATTERN
 
 ROOT = "fleetgp"
 
-AGENT_KINDS = ("status", "predictions", "events", "bootstrap", "summary", "health")
-FLEET_KINDS = ("model", "round")
+AGENT_KINDS = ("status", "predictions", "events", "bootstrap", "summary", "gradient", "health")
+FLEET_KINDS = ("model", "round", "tuning")
 SERVICE_KINDS = ("status", "health")
 
 

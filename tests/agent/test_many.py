@@ -21,6 +21,7 @@ from fleetgp import placement
 from fleetgp.gp import aggregate, message
 from fleetgp.gp import learner as learning
 from fleetgp.gp.learner import Forgetting
+from fleetgp.models import MODELS, Model, parts
 from fleetgp.recording import csv, spec
 from fleetgp.schema import Channel, Covariate, Schema
 from fleetgp.wire import codec
@@ -82,7 +83,7 @@ def in_chunks(state: State, given: list[Frame], size: int) -> tuple[State, list[
 
 
 def fresh(schema: Schema = SCHEMA, **changes: object) -> State:
-    config = AgentConfig(agent_id="pump", schema=schema, is_live=False, alarm_score=5.0)
+    config = AgentConfig(agent_id="pump", schema=schema, is_live=False, alarm_score=5.0, layers=True)
     return agent.init(msgspec.structs.replace(config, **changes), START)
 
 
@@ -151,6 +152,23 @@ def test_a_fleets_model_in_between_changes_nothing(size: int, inducing: int) -> 
         many_, same = agent.step(many_, arrived)
         assert effects == same == []
     assert single.basis == 1
+    assert_near(many_, single)
+
+
+@pytest.mark.parametrize("model", MODELS[1:])
+def test_every_model_takes_many_at_once_as_one_by_one(model: Model) -> None:
+    """On its own basis, past the placing of its own layers, and on the fleet's where its model takes that."""
+    schema = msgspec.structs.replace(SCHEMA, inducing=6)
+    other, _ = one_by_one(fresh(schema), frames(rows(50, 200), 50))
+    arrived = ModelArrived(START, model_of(other, 6))
+    given = frames(rows(12, 360), 12)
+    single, many_ = fresh(schema, model=model), fresh(schema, model=model)
+    for part in (given[:300], given[300:]):
+        single, effects = one_by_one(single, part)
+        many_, same = in_chunks(many_, part, 256)
+        assert_same_effects(same, effects)
+        single, many_ = agent.step(single, arrived)[0], agent.step(many_, arrived)[0]
+    assert (single.basis > 0) == parts(model).shared
     assert_near(many_, single)
 
 

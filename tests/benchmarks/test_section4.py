@@ -14,7 +14,7 @@ import scipy.stats
 
 from benchmarks import section4, section4_metrics, section4_models
 from benchmarks.section4 import Table
-from benchmarks.section4_data import PHI, Scenario, oracle, simulate
+from benchmarks.section4_data import PHI, Device, Scenario, oracle, simulate
 
 
 @pytest.mark.parametrize("scenario", get_args(Scenario))
@@ -116,6 +116,35 @@ def test_clients_that_lose_by_the_fleet_are_counted() -> None:
         if row["model"] == "full":
             row["rmse_by_client"] = [0.9, 2.05]
     assert section4.figures(Table(rows))["section4.unbalanced.worse_clients"] == 1.0
+
+
+def test_the_better_peer_is_the_one_that_is_compared_with_in_errors_and_seconds() -> None:
+    rows = []
+    for seed in range(30):
+        for model, rmse, seconds in (("ours", 0.1, 0.5), ("fleet", 0.05, 1.0), ("svgp", 0.4, 2.0), ("lmc", 0.2, 6.0)):
+            row = dict.fromkeys(section4.TOLD, 1.0) | {"setting": "gpytorch", "model": model, "seed": seed}
+            rows.append(row | {"rmse": rmse, "seconds": seconds, "rounds": 100})
+    told = section4.figures(Table(rows))
+    assert told["section4.gpytorch.rmse_ratio"] == pytest.approx(0.5)
+    assert told["section4.gpytorch.speedup"] == pytest.approx(12)
+    assert told["section4.gpytorch.speedup_svgp"] == pytest.approx(4)
+    assert told["section4.gpytorch.lmc.steps"] == 100
+    assert told["section4.gpytorch.fleet.rmse"] == pytest.approx(0.05)
+
+
+def test_ours_on_one_device_learns_from_that_alone_and_the_fleets_row_from_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    learnt: list[tuple[str, int]] = []
+
+    def structured(model: str, devices: list[Device], seed: int) -> section4_models.Fit:
+        learnt.append((model, len(devices)))
+        law = np.zeros((200, 4)), np.zeros((200, 4, 4))
+        return section4_models.Fit([law] * len(devices), [np.eye(4)] * len(devices), 1.0, 1.0, 20, 0.0)
+
+    monkeypatch.setattr(section4_models, "structured", structured)
+    devices = simulate(0, "A", (5, 5))
+    told = [section4_models.fit_one(model, devices, 0) for model in ("ours", "fleet")]
+    assert learnt == [("alone", 1), ("full", 2)]
+    assert {len(one.laws) for one in told} == {1}
 
 
 def test_a_run_that_was_broken_off_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

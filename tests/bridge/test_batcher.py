@@ -23,7 +23,7 @@ from bridge_messages import (
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from broker_bridge.batcher import QUARANTINE, Sorted, sort
+from broker_bridge.batcher import LAYERS, QUARANTINE, Sorted, sort
 from fleetgp.payloads.content import ClockPolicy
 from fleetgp.store.base import Batch, Row
 from fleetgp.store.sqlite import open_reader, open_writer
@@ -346,9 +346,19 @@ def test_row_of_a_prediction_names_what_its_channels_are_called(tmp_path: Path) 
     """Channel names are the owner's: also those with dots, spaces, or the words that columns end in."""
     names = ["score", "t.mean", "a b", "is_alarmed", "Ü"]
     law = PREDICTION.channels["t"]
+    law = msgspec.structs.replace(law, layers=(20.0, 0.5, -0.25, 0.125))
     message = msgspec.structs.replace(PREDICTION, channels=dict.fromkeys(names, law))
     assert isinstance(message, Prediction)
     (row,) = sort([replace(Mail(OURS["predictions"][0], codec.encode(message)))], "live").rows
-    parts = ("mean", "low", "high", "observed", "z")
+    parts = ("mean", "low", "high", "observed", "z", *LAYERS, "pull")
     assert set(row.values) == {f"{n}.{p}" for n in names for p in parts} | {"score", "threshold", "is_alarmed"}
     assert row.values["score"] == PREDICTION.score
+    assert [row.values[f"t.mean.{part}"] for part in LAYERS] == [0.5, -0.25, 0.125]
+
+
+@pytest.mark.parametrize("layers", [(), (1.0, 2.0, 3.0), (1.0,) * 5])
+def test_a_prediction_without_layers_or_with_other_ones_is_stored_without(layers: tuple[float, ...]) -> None:
+    law = msgspec.structs.replace(PREDICTION.channels["t"], layers=layers)
+    message = msgspec.structs.replace(PREDICTION, channels={"t": law})
+    (row,) = sort([replace(Mail(OURS["predictions"][0], codec.encode(message)))], "live").rows
+    assert set(row.values) == {"score", "threshold", "is_alarmed", "t.mean", "t.low", "t.high", "t.observed", "t.z"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from drive_learner import one
@@ -11,7 +13,7 @@ from random_learner import lone_learner, random_inputs, random_learner, random_r
 
 from fleetgp.arrays import Array
 from fleetgp.features import Shape
-from fleetgp.gp import batch
+from fleetgp.gp import batch, layers
 from fleetgp.gp import learner as learning
 from fleetgp.gp.learner import Forecast, Forgetting, Inputs, Learner
 from fleetgp.gp.posterior import Weights
@@ -25,7 +27,7 @@ TOLERANCE = 1e-9
 def step_by_step(learner: Learner, inputs: Inputs, observed: Array, rule: Forgetting) -> tuple[Learner, Forecast]:
     parts = []
     for t, y in enumerate(observed):
-        forecast = learning.foresee(learner, one(inputs, t))
+        forecast = layers.split(learner, learning.foresee(learner, one(inputs, t)))
         learner = learning.learn(learner, forecast, y, rule)
         parts.append(_with_axis(forecast))
     return learner, batch.joined(parts)
@@ -34,7 +36,8 @@ def step_by_step(learner: Learner, inputs: Inputs, observed: Array, rule: Forget
 def _with_axis(forecast: Forecast) -> Forecast:
     inputs, x, around, *rest = forecast
     grown = (type(part)(*(p[None] for p in part)) for part in (inputs, around))
-    return Forecast(next(grown), x[None], next(grown), *(part[None] for part in rest[:-1]))
+    grown_rest = (None if part is None else part[None] for part in rest[:-2])
+    return Forecast(next(grown), x[None], next(grown), *grown_rest, None, forecast.layers[None])
 
 
 def assert_close(a: Array, b: Array, scale: float | None = None) -> None:
@@ -50,6 +53,11 @@ def assert_same_forecast(a: Forecast, b: Forecast) -> None:
     np.testing.assert_allclose(a.squared, b.squared, rtol=TOLERANCE)
     assert np.max(np.abs(a.mean - b.mean) / b.scale) < TOLERANCE
     assert np.max(np.abs(a.means - b.means) / np.sqrt(b.variances)) < TOLERANCE
+    assert a.layers is not None
+    assert b.layers is not None
+    np.testing.assert_allclose(a.layers[..., :4].sum(axis=-1), a.mean, rtol=1e-12)
+    size = np.maximum(b.scale[..., None], np.abs(b.layers))
+    assert np.max(np.abs(a.layers - b.layers) / size) < TOLERANCE
     for x, y in ((a.inputs, b.inputs), (a.around, b.around), ((a.features,), (b.features,))):
         for p, q in zip(x, y, strict=True):
             np.testing.assert_allclose(p, q, rtol=1e-12, atol=1e-12)
@@ -87,7 +95,7 @@ def test_frames_at_once_are_frame_by_frame_from_the_first_on_1e_9(
     learner, inputs = random_learner(rng, SMALL, 3, 2, own_weight), random_inputs(rng, SMALL, frames)
     observed = random_readings(rng, inputs, outliers=outliers)
     rule = Forgetting()
-    at_once, forecast = batch.foresee_and_learn(learner, inputs, observed, rule)
+    at_once, forecast = batch.foresee_and_learn(learner, inputs, observed, rule, is_split=True)
     single, expected = step_by_step(learner, inputs, observed, rule)
     assert_same_forecast(forecast, expected)
     assert_same_learner(at_once, single)
@@ -114,7 +122,7 @@ def test_any_cut_into_batches_gives_the_same_1e_9(
     for size in sizes:
         rows = slice(begin, begin + size)
         part = Inputs(*(x[rows] for x in inputs))
-        learner, forecast = batch.foresee_and_learn(learner, part, observed[rows], rule)
+        learner, forecast = batch.foresee_and_learn(learner, part, observed[rows], rule, is_split=True)
         parts.append(forecast)
         begin += size
     assert_same_forecast(batch.joined(parts), expected)
@@ -128,7 +136,7 @@ def test_a_rule_that_changes_between_batches_loses_and_repeats_no_frame(refresh:
     start, inputs = lone_learner(rng, SMALL), random_inputs(rng, SMALL, 1500)
     observed = random_readings(rng, inputs)
     ends, laws = [], []
-    for run in (batch.foresee_and_learn, step_by_step):
+    for run in (partial(batch.foresee_and_learn, is_split=True), step_by_step):
         learner = start._replace(frames=5000)
         forecasts = []
         for part, size in ((slice(0, 1000), refresh[0]), (slice(1000, None), refresh[1])):
@@ -149,7 +157,7 @@ def test_what_never_came_is_not_learnt_at_once_either(missing: str) -> None:
     observed[{"one channel": (slice(None), 0), "all of one frame": (70,), "everything": (slice(None),)}[missing]] = (
         np.nan
     )
-    at_once, forecast = batch.foresee_and_learn(learner, inputs, observed, Forgetting())
+    at_once, forecast = batch.foresee_and_learn(learner, inputs, observed, Forgetting(), is_split=True)
     single, expected = step_by_step(learner, inputs, observed, Forgetting())
     assert_same_forecast(forecast, expected)
     assert_same_learner(at_once, single)
@@ -166,7 +174,7 @@ def test_a_stream_without_noise_is_as_sound_at_once_as_frame_by_frame(noise: flo
     inputs = inputs._replace(inputs=inputs.inputs * reach, last=inputs.last * reach, age=np.zeros((600, 1)))
     observed = 0.9 * inputs.last + 0.1 * inputs.inputs[:, 1:2] + noise * rng.standard_normal((600, 1))
     learner = lone_learner(rng, shape)
-    _, forecast = batch.foresee_and_learn(learner, inputs, observed, Forgetting())
+    _, forecast = batch.foresee_and_learn(learner, inputs, observed, Forgetting(), is_split=True)
     _, expected = step_by_step(learner, inputs, observed, Forgetting())
     assert np.all(np.isfinite(forecast.mean))
     assert np.all(forecast.scale > 0)

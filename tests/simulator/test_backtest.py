@@ -36,13 +36,14 @@ def arguments(files: list[Path], described: Path, **changes: Any) -> Namespace:
     chosen = {
         "files": files,
         "spec": described,
-        "mode": "fleet",
+        "model": [],
+        "mode": None,
         "start": None,
         "end": None,
         "join": [],
         "round": "10s",
     }
-    return Namespace(**{**chosen, "json": None, **changes})
+    return Namespace(**{**chosen, "json": None, "tuning": "on", **changes})
 
 
 def lasting(report: dict[str, Any]) -> dict[str, Any]:

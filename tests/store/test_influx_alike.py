@@ -14,6 +14,7 @@ from influx_store import HandStore
 
 from fleetgp.store.base import Batch, Reader, Row, SeriesInfo, Window
 from fleetgp.store.sqlite import open_reader, open_writer
+from fleetgp.store.sqlite_catalog import MAX_COLUMNS
 from fleetgp.wire.messages import AnomalyEvent, Health, RoundNotice, Status
 
 pytestmark = pytest.mark.influx
@@ -177,7 +178,7 @@ def test_a_long_stream_in_steps_of_every_size(influxd: InfluxServer, tmp_path: P
 
 def test_the_widest_series_is_read_in_several_questions(influxd: InfluxServer, tmp_path: Path) -> None:
     pair = Pair(influxd.url, tmp_path)
-    names = [f"c{i}" for i in range(512)]
+    names = [f"c{i}" for i in range(MAX_COLUMNS)]
     rows = [
         Row("reading", "pump", T0 + 30_000 * i, {n: float(i * j) for j, n in enumerate(names) if (i + j) % 3}, T0, i)
         for i in range(20)

@@ -288,3 +288,23 @@ def test_each_kind_is_kept_for_its_own_days(tmp_path: Path) -> None:
         assert info.rows == days.raw_days * 24 + 1
         assert info.first_ms == max(T0, newest - days.hour_days * DAY)
         assert open_reader(path).window(kind, "x", ["v"], *ALL, 10_000).at_ms[0] == info.first_ms  # type: ignore[arg-type]
+
+
+def test_a_store_of_version_1_takes_the_layers_of_predictions_while_it_is_open(tmp_path: Path) -> None:
+    """New columns of a series that was there before; a reader sees none of them in the old rows."""
+    path, told = tmp_path / "h.sqlite", {"t.mean": 20.0, "score": 1.0}
+    old = [Row("prediction", "pump", T0 + i * MINUTE, told, T0, i) for i in range(120)]
+    make_version_1(path, old)
+    reader, layers = open_reader(path), ("t.shared", "t.deviation", "t.local")
+    writer = open_writer(path, raw_days=3000, rollup_days=3000)
+    values = {**told, **dict.fromkeys(layers, 0.5)}
+    new = [Row("prediction", "pump", T0 + i * MINUTE, values, T0, i) for i in range(120, 240)]
+    assert writer.write(Batch(rows=new)).written == 120
+    writer.maintain(ALWAYS)
+    for most in (1000, 30, 4):  # rows, minutes, hours
+        window = reader.window("prediction", "pump", ["t.mean", *layers], *ALL, most)
+        is_new = window.at_ms >= T0 + 120 * MINUTE
+        for name in layers:
+            np.testing.assert_array_equal(window.mean[name], np.where(is_new, 0.5, np.nan))
+        assert np.all(window.mean["t.mean"] == 20.0)
+    assert set(layers) < set(reader.series("prediction")[0].channels)

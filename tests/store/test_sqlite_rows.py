@@ -15,6 +15,7 @@ from fleetgp.errors import ConfigError
 from fleetgp.store import sqlite_catalog
 from fleetgp.store.base import Batch, Row, Writer
 from fleetgp.store.sqlite import open_reader, open_writer
+from fleetgp.store.sqlite_catalog import MAX_COLUMNS
 from fleetgp.store.sqlite_rows import MAX_AT_ONE_INSTANT
 
 T0 = 1_700_000_000_000
@@ -134,7 +135,7 @@ def test_rows_beyond_the_bound_of_one_instant_are_refused_and_counted(tmp_path: 
         (row(series="x" * 2000, a=1.0), "bad_name"),
         (row(**{"\ud800": 1.0}), "bad_name"),
         (row(**{"a\0": 1.0}), "bad_name"),
-        (row(**{f"c{i}": 1.0 for i in range(513)}), "too_many_columns"),
+        (row(**{f"c{i}": 1.0 for i in range(MAX_COLUMNS + 1)}), "too_many_columns"),
     ],
 )
 def test_a_bad_row_is_refused_with_its_reason_and_the_rest_is_stored(tmp_path: Path, bad: Row, reason: str) -> None:
@@ -151,12 +152,12 @@ def test_a_refused_row_leaves_no_trace(tmp_path: Path) -> None:
 
 def test_columns_come_one_by_one_up_to_the_bound(tmp_path: Path) -> None:
     writer = writer_at(tmp_path / "h.sqlite")
-    rows = [row(T0 + i, **{f"c{i}": float(i)}) for i in range(514)]
+    rows = [row(T0 + i, **{f"c{i}": float(i)}) for i in range(MAX_COLUMNS + 2)]
     report = writer.write(Batch(rows=rows))
-    assert (report.written, report.refused) == (512, {"too_many_columns": 2})
+    assert (report.written, report.refused) == (MAX_COLUMNS, {"too_many_columns": 2})
     (info,) = open_reader(tmp_path / "h.sqlite").series("reading")
-    assert info.channels == tuple(f"c{i}" for i in range(512))
-    assert set(stored_cells(tmp_path / "h.sqlite")) == given_cells(rows[:512])
+    assert info.channels == tuple(f"c{i}" for i in range(MAX_COLUMNS))
+    assert set(stored_cells(tmp_path / "h.sqlite")) == given_cells(rows[:MAX_COLUMNS])
 
 
 def test_more_series_than_the_bound_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

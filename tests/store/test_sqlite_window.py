@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from fleetgp.store import sqlite_window
 from fleetgp.store.base import Batch, Reader, Row, Window, Writer
 from fleetgp.store.sqlite import open_reader, open_writer
+from fleetgp.store.sqlite_catalog import MAX_COLUMNS
 from fleetgp.store.sqlite_window import choose_grid
 
 T0 = 1_700_000_000_000
@@ -168,7 +169,7 @@ def test_a_span_without_rows_an_unknown_series_and_a_backward_span_are_empty(tmp
 
 
 def test_the_widest_series_can_be_read_and_rolled_up(tmp_path: Path) -> None:
-    names = [f"c{i}" for i in range(512)]
+    names = [f"c{i}" for i in range(MAX_COLUMNS)]
     rows = [row(T0 + 30_000 * i, {name: float(i * j) for j, name in enumerate(names)}, i) for i in range(40)]
     writer, reader = opened(tmp_path / "h.sqlite")
     writer.write(Batch(rows=rows))

@@ -12,6 +12,7 @@ from fleetgp.wire.messages import (
     Bootstrap,
     ChannelPrediction,
     FleetModel,
+    Gradient,
     Health,
     Included,
     Message,
@@ -20,6 +21,7 @@ from fleetgp.wire.messages import (
     Status,
     Summary,
     Tensor,
+    Tuning,
 )
 
 AT_MS = 1_767_225_600_123  # 2026-01-01T00:00:00.123Z
@@ -189,18 +191,70 @@ MODEL_B = msgspec.structs.replace(
 
 STATUS_C = msgspec.structs.replace(STATUS_B, settings={"agent.topic": "sensors/pump-1", "agent.alarm_score": 7.5})
 PREDICTION_C = msgspec.structs.replace(PREDICTION, log_density=-2.5)
+PREDICTION_D = msgspec.structs.replace(
+    PREDICTION_C,
+    channels={
+        name: msgspec.structs.replace(law, layers=(20.25, 0.125, -0.0625, 0.1875), pull=0.5)
+        for name, law in PREDICTION.channels.items()
+    },
+)
+
+ROUND_B = msgspec.structs.replace(ROUND, gain=0.03125)
+
+TUNING = Tuning(
+    at_ms=AT_MS,
+    origin=5,
+    basis=2,
+    step=14,
+    began=12,
+    asked=("pump-1", "pump-2"),
+    is_back=True,
+    values={
+        "inducing": tensor(2, 1, numbers=(20.0, 22.5)),
+        "log_lengthscale": tensor(1, numbers=(0.75,)),
+    },
+    columns=(8,),
+    precision=tensor(2, 3, numbers=(3.0, -0.5, 4.0, 5.0, 0.0, 6.0)),
+    shift=tensor(2, 2, numbers=(1.0, -1.0, 0.1, 0.0)),
+    included={"pump-1": Included(incarnation=3, sequence=9, factor=1.0)},
+)
+
+GRADIENT = Gradient(
+    at_ms=AT_MS,
+    agent="pump-1",
+    incarnation=3,
+    sequence=10,
+    origin=5,
+    step=14,
+    precision=tensor(2, 3, numbers=(2.0, -0.5, 3.0, 4.0, 0.0, 1e300)),
+    shift=tensor(2, 2, numbers=(1.0, -1.0, 0.1, -0.0)),
+    constant=-812.5,
+    count=tensor(2, numbers=(512.0, 511.0)),
+    log_prior=-0.5,
+    slopes={"inducing": tensor(2, 1, numbers=(0.25, -4.0)), "log_lengthscale": tensor(1, numbers=(12.5,))},
+    held_out=-256.5,
+    held_out_count=250.0,
+    loss=0.125,
+    seconds=0.0625,
+)
+
+SUMMARY_C = msgspec.structs.replace(SUMMARY_B, has_deviation=False)
+BOOTSTRAP_C = msgspec.structs.replace(BOOTSTRAP_B, has_summary=False)
+GRADIENT_B = msgspec.structs.replace(GRADIENT, has_deviation=False)
 
 # Golden file -> the message in it. Files are never edited, only added: a new form is a new file, under another letter.
 # Written today byte for byte so, and read:
 GOLDEN: dict[str, Message] = {
     "status-v1c.json": STATUS_C,
-    "prediction-v1c.json": PREDICTION_C,
+    "prediction-v1d.json": PREDICTION_D,
     "event-v1.json": EVENT,
     "health-v1.json": HEALTH,
-    "round-v1.json": ROUND,
-    "bootstrap-v1b.bin": BOOTSTRAP_B,
-    "summary-v1b.bin": SUMMARY_B,
+    "round-v1b.json": ROUND_B,
+    "bootstrap-v1c.bin": BOOTSTRAP_C,
+    "summary-v1c.bin": SUMMARY_C,
     "model-v1b.bin": MODEL_B,
+    "tuning-v1.bin": TUNING,
+    "gradient-v1b.bin": GRADIENT_B,
 }
 # Golden file -> what it means, of messages that are written with more fields today: read as then, never written again.
 READ_ONLY: dict[str, Message] = {
@@ -208,7 +262,12 @@ READ_ONLY: dict[str, Message] = {
     "status-v1b.json": STATUS_B,
     "prediction-v1.json": PREDICTION_V1,
     "prediction-v1b.json": PREDICTION,
+    "prediction-v1c.json": PREDICTION_C,
+    "round-v1.json": ROUND,
     "bootstrap-v1.bin": BOOTSTRAP,
+    "bootstrap-v1b.bin": BOOTSTRAP_B,
     "summary-v1.bin": SUMMARY,
+    "summary-v1b.bin": SUMMARY_B,
     "model-v1.bin": MODEL,
+    "gradient-v1.bin": GRADIENT,
 }

@@ -1,0 +1,121 @@
+"""What the coordinator does otherwise for a fleet of mixed channels: its basis, its model, and what it lets in.
+
+The basis is the scale and the shared values of the latent functions. In another scale nothing that was told holds: of a shift
+of readings a term says nothing. Agents tell anew on the next round, exactly, for their sums know of no loadings.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from coordinator import basis, fleet, intake, mixed_proposals
+from coordinator.intake import Contents
+from coordinator.state import State
+from fleetgp import features, scaling
+from fleetgp.arrays import Array
+from fleetgp.errors import PeerError
+from fleetgp.features import Basis
+from fleetgp.gp import aggregate, message, position
+from fleetgp.gp.aggregate import Belief
+from fleetgp.gp.hierarchy import Shared
+from fleetgp.gp.message import Term
+from fleetgp.schema import Schema
+from fleetgp.wire import mixture
+from fleetgp.wire.convert import from_triangles, to_array
+from fleetgp.wire.knowledge import Stamp
+from fleetgp.wire.messages import FleetModel, Included, Summary
+from fleetgp.wire.mixture import Mixture
+
+# frames of one agent beyond which a cycle need not be whole before there is a basis
+MOST_AWAITED = 5_000.0
+# a feature of a frame less the one before it is at most twice as long as either; and innovations have at the least this
+# share of the noise, where errors go on as they may at most
+MOST_GAIN = 4.0 / (1.0 - 0.98**2)
+
+
+def renew(state: State) -> tuple[State, str]:
+    """The state on the basis that it should be on, and a word on why it is a new one."""
+    assert state.schema is not None
+    pooled = basis.pooled_moments(state)
+    if state.feature_map is None or state.mixture is None:
+        return _first(state, state.schema)
+    unit = basis.moved_scaling(state, state.feature_map, pooled)
+    if unit is None:
+        return state, ""
+    Q = len(state.schema.channels)
+    ratio = (state.feature_map.scaling.scale / unit.scale)[:Q]
+    plan = position.plan(state.schema, 0)
+    start = position.start(plan, unit)
+    shared = state.mixture._replace(
+        Bg=ratio[:, None] * state.mixture.Bg, Zg=start.Zg, log_lengthscale=np.log(start.lengthscale_g)
+    )
+    state = msgspec.structs.replace(
+        state,
+        basis=state.basis + 1,
+        feature_map=state.feature_map._replace(scaling=unit),
+        mixture=shared,
+        based_on=basis.counts(pooled),
+        answers={},
+    )
+    return state, "new basis: the fleet's scale has moved"
+
+
+def _first(state: State, schema: Schema) -> tuple[State, str]:
+    pooled = basis.pooled_moments(state)
+    if np.min(pooled.n) < basis.ENOUGH_READINGS and np.max(pooled.n) < basis.ENOUGH_OF_ONE:
+        return state, f"waiting for {basis.ENOUGH_READINGS} readings of every input"
+    # the mean of less than a cycle is no mean
+    wanted = min((schema.cycle_s or 0.0) / schema.interval_s, MOST_AWAITED)
+    if max(float(np.max(told.moments.n)) for told in state.told.values()) < wanted:
+        return state, f"waiting for a whole cycle of one agent, {wanted:.0f} frames"
+    plan, unit = position.plan(schema, 0), scaling.scaling(pooled)
+    state = msgspec.structs.replace(
+        state,
+        basis=state.basis + 1,
+        feature_map=Basis(features.shape(schema), unit),
+        mixture=position.shared(plan, position.start(plan, unit)),
+        based_on=basis.counts(pooled),
+    )
+    return state, "first basis"
+
+
+def belief(state: State, shared: Shared) -> Belief:
+    """Posterior of the shared weights; agents in order of their names, so that the bits are always the same."""
+    answers = [state.answers[name] for name in sorted(state.answers)]
+    size = shared.Bg.shape[1] * len(shared.Zg)
+    return aggregate.posterior((message.scaled(a.term, fleet.factor(state, a)) for a in answers), np.ones((1, size)))
+
+
+def model(state: State, at_ms: int) -> FleetModel:
+    """What is published."""
+    assert state.schema is not None
+    assert state.feature_map is not None
+    assert state.mixture is not None
+    known = Mixture(state.feature_map.scaling, state.mixture, belief(state, state.mixture), *fleet.noise(state))
+    included = {
+        name: Included(incarnation=a.incarnation, sequence=a.sequence, factor=fleet.factor(state, a))
+        for name, a in sorted(state.answers.items())
+    }
+    return mixture.write(known, state.schema, Stamp(at_ms, state.round, state.origin, state.basis), included)
+
+
+def contents(message: Summary, shared: Shared) -> Contents:
+    """What a summary says. Raises PeerError ``shape``, ``finite``, ``negative``, ``range`` or ``indefinite``."""
+    Q, size = len(shared.Bg), shared.Bg.shape[1] * len(shared.Zg)
+    triangles = to_array(message.precision, (1, size * (size + 1) // 2), "precision")
+    shift = to_array(message.shift, (1, size), "shift")
+    noise_var, count = intake.noise_and_count(message, Q)
+    if not np.all(np.abs(shift) <= intake.LARGEST):
+        raise PeerError("range", f"{message.agent} sent numbers that no readings lead to")
+    precision = from_triangles(triangles, size)
+    mixed_proposals.check_precision(message.agent, precision)
+    if np.linalg.eigvalsh(precision)[0, -1] > _most(shared, noise_var, count):
+        raise PeerError("range", f"{message.agent} claims to know more than its frames can tell")
+    return Contents(Term(precision, shift), noise_var, count, None, None)
+
+
+def _most(shared: Shared, noise_var: Array, count: Array) -> float:
+    """The most that so many frames of this noise can say of one weight."""
+    told = MOST_GAIN * count * np.sum(shared.Bg**2, axis=1) / noise_var
+    return 1e-6 + (1.0 + 1e-6) * float(np.sum(told))

@@ -1,0 +1,88 @@
+"""The shared values of mixed channels that a tuning steps in: loadings, the log of one lengthscale, the log of phi."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from coordinator import intake
+from coordinator.state import Answer, State
+from fleetgp.arrays import Array
+from fleetgp.errors import PeerError
+from fleetgp.gp import message, mixed_solve, position
+from fleetgp.gp.hierarchy import Shared
+from fleetgp.wire import mixed_proposal
+from fleetgp.wire.mixed_proposal import LOADINGS, LOG_LENGTHSCALE, LOG_PHI
+
+# of an agent, in its ring: of those that are far enough apart enough remain
+LEAST_FRAMES = 240
+LENGTHSCALE_SD, PHI_SD = 0.5, 1.0
+# of a loading and of a logarithm's way from where it began
+MOST_LOADING, MOST_LOG = 20.0, 4.0
+
+
+def is_of(values: dict[str, Array]) -> bool:
+    """Whether values are of mixed channels."""
+    return LOADINGS in values
+
+
+def live(state: State) -> Shared:
+    assert state.mixture is not None
+    return state.mixture
+
+
+def start(state: State) -> dict[str, Array]:
+    return mixed_proposal.values(live(state))
+
+
+def log_prior(values: dict[str, Array], middle: dict[str, Array]) -> tuple[float, dict[str, Array]]:
+    """Log prior density up to a constant, and its slope: loadings N(0, 1 / R), logarithms about where they began."""
+    B = values[LOADINGS]
+    length, phi = (values[name] - middle[name] for name in (LOG_LENGTHSCALE, LOG_PHI))
+    value = -0.5 * (B.shape[1] * float(np.sum(B**2)) + float(length[0] ** 2) / LENGTHSCALE_SD**2)
+    value -= 0.5 * float(phi) ** 2 / PHI_SD**2
+    slope = {LOADINGS: -B.shape[1] * B, LOG_LENGTHSCALE: -length / LENGTHSCALE_SD**2, LOG_PHI: -phi / PHI_SD**2}
+    return value, {name: np.asarray(one) for name, one in slope.items()}
+
+
+def bounded(values: dict[str, Array]) -> dict[str, Array]:
+    """Values held where they make sense."""
+    return {
+        LOADINGS: np.clip(values[LOADINGS], -MOST_LOADING, MOST_LOADING),
+        LOG_LENGTHSCALE: values[LOG_LENGTHSCALE],
+        LOG_PHI: np.asarray(np.clip(values[LOG_PHI], -3 * MOST_LOG, MOST_LOG)),
+    }
+
+
+def tuned(state: State, values: dict[str, Array], kept: float) -> State:
+    """The state on values that were learnt; kept: what is left of the weight of a term that is taken there."""
+    assert state.schema is not None
+    old = live(state)
+    new = mixed_proposal.shared(values, old)
+    T = mixed_solve.change(old, new, state.schema.kernel)
+    answers: dict[str, Answer] = {}
+    for name, answer in state.answers.items():
+        with np.errstate(over="ignore", invalid="ignore"):  # is_usable looks at what came of it
+            term = message.rebase(answer.term, T, np.ones(1))
+        if intake.is_usable(term, answer.noise_var):
+            answers[name] = msgspec.structs.replace(answer, term=term, kept=answer.kept * kept)
+    return msgspec.structs.replace(state, basis=state.basis + 1, mixture=new, answers=answers)
+
+
+def check_precision(agent_id: str, precision: Array) -> None:
+    """Raise PeerError where a precision [1, F, F] is none that an agent can have."""
+    if not np.all(np.abs(precision) <= intake.LARGEST):
+        raise PeerError("range", f"{agent_id} sent a precision beyond {intake.LARGEST:g}")
+    if not np.all(np.linalg.eigvalsh(precision)[:, 0] >= -intake.INDEFINITE):
+        raise PeerError("indefinite", f"{agent_id} sent a precision that is not positive semidefinite")
+
+
+def columns(state: State) -> tuple[int, ...]:
+    assert state.schema is not None
+    return position.plan(state.schema, 0).columns
+
+
+def size(state: State) -> tuple[int, int]:
+    """How many rows, 1, and how many shared weights."""
+    shared = live(state)
+    return 1, shared.Bg.shape[1] * len(shared.Zg)

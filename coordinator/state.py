@@ -30,7 +30,7 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     answer_s: float = 5.0
     half_life_rounds: float = 10_000.0
     most_agents: int = 10_000
-    tuning: bool = False
+    tuning: bool = True
     tuning_rounds: int = 1
 
 
@@ -99,16 +99,34 @@ class Place(msgspec.Struct, frozen=True):
     prior_var: Array
 
 
+class HeldOut(msgspec.Struct, frozen=True):
+    """How an agent foresaw frames held out under the live basis: nats of so many readings."""
+
+    incarnation: int
+    nats: float
+    readings: float
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """The step that foresees held-out frames best: its values and prior variance [Q, F]; gain: nats per reading that it is better
+    by than the live basis; loss: of an agent in the middle."""
+
+    values: dict[str, Array]
+    prior_var: Array
+    gain: float
+    loss: float
+
+
 class Ascent(msgspec.Struct, frozen=True):
     """A tuning of the basis under way.
 
     basis: live when it began; deviation_var [Q, F]: of then; prior_var [Q, F]: that of inducing features follows their
-    lengthscales by EM, the others' stays; middle: where values began, which is the middle of their priors. began: number of its first step; step: of the one that is being answered; asked:
-    agents that are to answer; since_round: when that was asked; answers: so far. values, rate: the proposal, in scaled inputs,
-    and by how much it may have moved; moments: Adam's at it; is_back: the step before was worse. best: the step with
-    the most evidence, from which it climbs on; first: the live basis; chosen: the step that foresees frames
-    held out best; gain: nats per reading of these that it is better by than the live basis; still: steps since then. taken_back:
-    steps that had less evidence than the best.
+    lengthscales by EM, the others' stays; middle: where values began, which is the middle of their priors. began: number of its
+    first step; step: of the one that is being answered; asked: agents that are to answer; since_round: when that was asked;
+    answers: so far. values, rate: the proposal, in scaled inputs, and by how much it may have moved; moments: Adam's at it;
+    is_back: the step before was worse. best: the step with the most evidence, from which it climbs on; first: what was
+    answered of the live basis, None until it was; still: steps in a row that did not foresee clearly better than one before;
+    taken_back: steps that had less evidence than the best.
     """
 
     basis: int
@@ -125,9 +143,8 @@ class Ascent(msgspec.Struct, frozen=True):
     is_back: bool = False
     answers: dict[str, Evidence] = {}
     best: Place | None = None
-    first: Place | None = None
-    chosen: Place | None = None
-    gain: float = 0.0
+    first: dict[str, HeldOut] | None = None
+    chosen: Chosen | None = None
     still: int = 0
     taken_back: int = 0
 
@@ -141,13 +158,15 @@ class Way(msgspec.Struct, frozen=True):
 
 class Averaging(msgspec.Struct, frozen=True):
     """pFedGP's average: members: agents that share it and nothing else, by what they told last; values [D]: log lengthscale of
-    their private layers, None before the first; step: its number; since_round: when it was told; answers: to it so far."""
+    their private layers, None before the first; step: its number; since_round: when it was told; answers: to it so far; averages: how many
+    were answered."""
 
     members: dict[str, Told] = {}
     values: Array | None = None
     step: int = 0
     since_round: int = 0
     answers: dict[str, Way] = {}
+    averages: int = 0
 
 
 class State(msgspec.Struct, frozen=True):

@@ -183,6 +183,22 @@ SETTINGS: tuple[Setting, ...] = (
         low=1,
         high=1_000_000_000,
     ),
+    Setting(
+        "coordinator.tuning",
+        "on",
+        "",
+        "whether the fleet's inducing inputs and lengthscales, where it has any, are learnt from its agents' recent frames: "
+        "twice the bytes while that is under way, and one more task a round for an agent",
+        choices=("on", "off"),
+    ),
+    Setting(
+        "coordinator.tuning_rounds",
+        1,
+        "rounds",
+        "from one step of that to the next",
+        low=1,
+        high=10_000,
+    ),
     Setting("coordinator.health_s", 10.0, "s", _HEALTH, low=1, high=3600),
     Setting("bridge.topics", "sensors/#", "", "MQTT filters of raw readings to store, separated by commas"),
     Setting("bridge.batch_s", 0.25, "s", "longest time a reading waits to be stored with others", low=0.01, high=60),

@@ -45,6 +45,7 @@ class Task(NamedTuple):
     round_ms: int
     start_ms: int | None
     end_ms: int | None
+    is_tuned: bool
     is_quiet: bool
 
 
@@ -76,6 +77,7 @@ def _task(found: Understood, args: Namespace) -> Task:
         round((round_s or ROUND_FRAMES * found.described.schema.interval_s) * 1000),
         instant(args.start, "--start", zone) if args.start else None,
         instant(args.end, "--end", zone) if args.end else None,
+        args.tuning == "on",
         args.json == "-",
     )
 
@@ -89,6 +91,7 @@ def _run(task: Task, model: Model) -> dict[str, Any]:
         start_ms=task.start_ms,
         end_ms=task.end_ms,
         joins=task.joins,
+        tuning=task.is_tuned,
     )
     # an agent that joins before --start first exists at --start
     begins = {name: max(moment, plan.start_ms or moment) for name, moment in task.joins.items()}
@@ -189,6 +192,12 @@ def _report(accuracy: Accuracy, outcome: Outcome, skipped: Skipped, model: Model
         "frames_per_second": round(outcome.frames / max(seconds, 1e-9), 1),
         "rounds_closed": outcome.rounds,
         "bytes_per_round": round(outcome.bytes / outcome.rounds, 1) if outcome.rounds else None,
+        "tuning": {
+            "steps": outcome.tuning_steps,
+            "bytes": outcome.tuning_bytes,
+            "agent_seconds": round(outcome.tuning_s, 3),
+            "bases": [{"round": one.round, "gain": one.gain, "note": one.note} for one in outcome.learnt],
+        },
         "events": len(last),
         "event_list": [_event(event) for event in last.values()],
         "left_out": {**outcome.counts, **skipped},

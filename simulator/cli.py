@@ -91,6 +91,9 @@ def backtest(argv: list[str]) -> int:
     parser.add_argument("--end", metavar="T", help="leave out rows from this time on")
     parser.add_argument("--join", action="append", default=[], metavar="AGENT=T", help="this agent first exists at T")
     parser.add_argument("--round", metavar="SPAN", help="time between rounds, e.g. 6h (default: 24 intervals)")
+    parser.add_argument(
+        "--tuning", choices=("on", "off"), default="on", help="whether the fleet's basis is learnt by gradients (on)"
+    )
     parser.add_argument("--json", metavar="FILE", help="write the report to a file ('-' = standard output)")
     parser.add_argument(
         "--as-recorded",

@@ -31,6 +31,15 @@ class Setting:
         """Its environment variable: ``mqtt.url`` is FLEETGP_MQTT_URL."""
         return "FLEETGP_" + self.name.replace(".", "_").upper()
 
+    def as_meant(self, told: str | float) -> Value:
+        """A value that a program told of its own settings, of this one's type; a flag travels as "true" or "false"."""
+        match self.default:
+            case bool():
+                return told == "true"
+            case int():
+                return int(told)
+        return told
+
     def allowed(self) -> str:
         """Unit and range or choices, e.g. ``s, 0 to 60`` or ``text | json``; for tables and help."""
         if self.choices:
@@ -173,6 +182,22 @@ SETTINGS: tuple[Setting, ...] = (
         "age at which an agent's last answer counts half",
         low=1,
         high=1_000_000_000,
+    ),
+    Setting(
+        "coordinator.tuning",
+        "on",
+        "",
+        "whether the fleet's inducing inputs and lengthscales, where it has any, are learnt from its agents' recent frames: "
+        "twice the bytes while that is under way, and one more task a round for an agent",
+        choices=("on", "off"),
+    ),
+    Setting(
+        "coordinator.tuning_rounds",
+        1,
+        "rounds",
+        "from one step of that to the next",
+        low=1,
+        high=10_000,
     ),
     Setting("coordinator.health_s", 10.0, "s", _HEALTH, low=1, high=3600),
     Setting("bridge.topics", "sensors/#", "", "MQTT filters of raw readings to store, separated by commas"),

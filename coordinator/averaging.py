@@ -10,7 +10,6 @@ import msgspec
 import numpy as np
 
 from coordinator import fleet
-from coordinator.basis import ENOUGH_READINGS
 from coordinator.state import Averaging, State, Told, Way
 from coordinator.tuning import Turn
 from fleetgp import features, placement, scaling
@@ -21,10 +20,14 @@ from fleetgp.wire import codec, proposal
 from fleetgp.wire.convert import to_array
 from fleetgp.wire.messages import Gradient, Tuning
 
+# readings of an agent before an average begins: a scale of fewer, which is where it begins, is a matter of chance
+ENOUGH_READINGS = 200.0
 MOST_READINGS = 1e6
 # of a log lengthscale away from the rule of thumb
 MOST_AWAY = float(np.log(50.0))
 FORGOTTEN = 1e-3
+# averages after which half of a way is gone: every change of a kernel costs an agent some of its past
+SETTLES = 5.0
 
 
 def joined(state: State, agent_id: str, told: Told) -> State:
@@ -86,7 +89,7 @@ def turn(state: State, at_ms: int) -> Turn:
         average.values is not None and state.round < average.since_round + state.config.tuning_rounds
     ):
         return Turn(state)
-    values = middle if average.values is None else mean(average.values, average.answers, middle)
+    values = middle if average.values is None else mean(average, average.values, middle)
     step = state.steps + 1
     message = Tuning(
         at_ms=at_ms,
@@ -97,17 +100,19 @@ def turn(state: State, at_ms: int) -> Turn:
         values=proposal.told({NAME: values}),
         columns=placement.columns(features.shape(state.schema)),
     )
-    average = Averaging(average.members, values, step, state.round)
+    average = Averaging(average.members, values, step, state.round, averages=average.averages + bool(average.answers))
     return Turn(msgspec.structs.replace(state, averaging=average, steps=step), payload=codec.encode(message))
 
 
-def mean(values: Array, answers: dict[str, Way], middle: Array) -> Array:
-    """The mean of what the agents came to, weighted by readings; names in order, so that the bits are always the same."""
+def mean(average: Averaging, values: Array, middle: Array) -> Array:
+    """On from values towards the mean of what the agents came to, weighted by readings: all of the way at first, ever less of
+    it later, so that it settles. Names in order, so that the bits are always the same."""
+    answers, share = average.answers, 1.0 / (1.0 + average.averages / SETTLES)
     readings = sum(one.readings for one in answers.values())
     if not readings:
         return values
     way = sum((one.readings * one.way for _, one in sorted(answers.items())), np.zeros_like(values))
-    return np.asarray(np.clip(values + way / readings, middle - MOST_AWAY, middle + MOST_AWAY))
+    return np.asarray(np.clip(values + share * way / readings, middle - MOST_AWAY, middle + MOST_AWAY))
 
 
 def _rule(state: State) -> Array | None:
@@ -116,7 +121,7 @@ def _rule(state: State) -> Array | None:
     pooled = scaling.empty_moments(len(state.schema.inputs))
     for _, told in sorted(state.averaging.members.items()):
         pooled = scaling.merge(pooled, told.moments)
-    if np.max(pooled.n) < ENOUGH_READINGS:
+    if np.max(pooled.n) < ENOUGH_READINGS * len(state.averaging.members):
         return None
     unit = placement.unit(features.shape(state.schema), scaling.scaling(pooled))
     return np.asarray(np.log(unit.scale * placement.lengthscale(len(unit.scale))))

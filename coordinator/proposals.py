@@ -34,6 +34,11 @@ def can_begin(state: State) -> bool:
     return state.mixture is not None or (state.feature_map is not None and state.feature_map.shared is not None)
 
 
+def channels(state: State) -> int:
+    assert state.schema is not None
+    return len(state.schema.channels)
+
+
 def least_frames(state: State) -> int:
     """Frames below which an agent has nothing to say."""
     return mixed_proposals.LEAST_FRAMES if state.mixture is not None else recent.LEAST_FRAMES

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import msgspec
+import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.features import Basis
@@ -13,6 +14,7 @@ from fleetgp.gp.ascent import Momentum
 from fleetgp.gp.hierarchy import Shared
 from fleetgp.gp.hyper import Scales
 from fleetgp.gp.message import Term
+from fleetgp.inducing import Inducing
 from fleetgp.placement import Centres, Sums
 from fleetgp.scaling import Moments
 from fleetgp.schema import Schema
@@ -158,13 +160,58 @@ class Way(msgspec.Struct, frozen=True):
 
 class Averaging(msgspec.Struct, frozen=True):
     """pFedGP's average: members: agents that share it and nothing else, by what they told last; values [D]: log lengthscale of
-    their private layers, None before the first; step: its number; since_round: when it was told; answers: to it so far."""
+    their private layers, None before the first; step: its number; since_round: when it was told; answers: to it so far; averages: how many
+    were answered."""
 
     members: dict[str, Told] = {}
     values: Array | None = None
     step: int = 0
     since_round: int = 0
     answers: dict[str, Way] = {}
+    averages: int = 0
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """What the nonlinear part of a basis may look at, in words, and the inducing inputs."""
+
+    name: str
+    shared: Inducing
+
+
+class Likelihood(msgspec.Struct, frozen=True):
+    """constant - v^T P v / 2 + h^T v, the log density of readings given the shared weights."""
+
+    term: Term
+    constant: float
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """A choice of what the basis looks at, over several sweeps through the candidates, each with other recent frames.
+
+    candidates: between which, inducing inputs of some time first; sums: log p(y | v) of all that was answered to each so far,
+    on the linear part of today; first, first_readings: the same of the first sweep alone; readings behind it, sweeps made, loss: what the past would lose at each, as last told; due:
+    frames of an agent from which the next sweep begins. Of a sweep under way: asked, empty while there is none; began, step,
+    since_round, answers, deviation_var as of an Ascent; heard: what was answered to the first candidates.
+    """
+
+    candidates: tuple[Candidate, ...]
+    prior_var: Array
+    sums: tuple[Likelihood, ...] = ()
+    first: tuple[Likelihood, ...] = ()
+    readings: float = 0.0
+    first_readings: float = 0.0
+    sweeps: int = 0
+    loss: tuple[float, ...] = ()
+    due: float = 0.0
+    basis: int = 0
+    deviation_var: Array = msgspec.field(default_factory=lambda: np.zeros((0, 0)))
+    asked: tuple[str, ...] = ()
+    began: int = 0
+    step: int = 0
+    since_round: int = 0
+    heard: tuple[dict[str, Evidence], ...] = ()
+    answers: dict[str, Evidence] = {}
+    values: dict[str, Array] = {}
 
 
 class State(msgspec.Struct, frozen=True):
@@ -174,7 +221,8 @@ class State(msgspec.Struct, frozen=True):
     while there is none; based_on: readings behind its scaling, per input [K]; placed_on: readings when its inducing inputs
     were placed. mixture: shared values where channels are mixed. scales: prior variances by block. centres: where inducing inputs may go, None where none are wanted; sums:
     what agents told of their frames near them since the last close; moves, told_frames: rounds in which the centres moved
-    and frames behind that. next_ms: when the next round opens. tuning: of the basis, None while none is under way; steps: of
+    and frames behind that. next_ms: when the next round opens. tuning: of the basis, choice: of what it looks at, None while none is under way; is_chosen:
+    whether it is over; steps: of
     all tunings so far; tuned_on: frames of the fleet when the last one began; is_tuned: whether the inducing inputs came of one.
     averaging: of private layers, whatever else there is.
     """
@@ -198,6 +246,8 @@ class State(msgspec.Struct, frozen=True):
     answers: dict[str, Answer] = {}
     told: dict[str, Told] = {}
     tuning: Ascent | None = None
+    choice: Choice | None = None
+    is_chosen: bool = False
     steps: int = 0
     tuned_on: float = 0.0
     is_tuned: bool = False

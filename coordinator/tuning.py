@@ -63,19 +63,19 @@ def turn(state: State, at_ms: int) -> Turn:
     if tune is None:
         return _begun(state, at_ms) if _is_due(state) else Turn(state)
     if not state.config.tuning:
-        return _ended(state, at_ms, "tuning given up: it was switched off")
+        return ended(state, at_ms, "tuning given up: it was switched off")
     if state.basis != tune.basis:
         again = msgspec.structs.replace(state, tuned_on=0.0)
-        return _ended(again, at_ms, "tuning given up: the basis has changed meanwhile")
+        return ended(again, at_ms, "tuning given up: the basis has changed meanwhile")
     if state.round < tune.since_round + state.config.tuning_rounds:
         return Turn(state)
     if len(tune.answers) < max(1.0, LEAST_SHARE * len(tune.asked)):
-        return _ended(state, at_ms, f"tuning given up: {len(tune.answers)} of {len(tune.asked)} agents answered")
+        return ended(state, at_ms, f"tuning given up: {len(tune.answers)} of {len(tune.asked)} agents answered")
     try:
         tune = _stepped(tune)
         return _concluded(state, tune, at_ms) if _is_over(tune) else _proposed(state, tune, at_ms)
     except NumericalError as err:
-        return _ended(state, at_ms, f"tuning given up: {err}")
+        return ended(state, at_ms, f"tuning given up: {err}")
 
 
 def _is_due(state: State) -> bool:
@@ -100,7 +100,7 @@ def _begun(state: State, at_ms: int) -> Turn:
         middle=values,
         began=state.steps + 1,
         step=state.steps,
-        asked=_asked(state),
+        asked=asked(state),
         since_round=state.round,
         values=values,
         rate=RATE,
@@ -111,7 +111,7 @@ def _begun(state: State, at_ms: int) -> Turn:
     return turned._replace(note=f"a tuning of the basis begins with {len(tune.asked)} agents")
 
 
-def _asked(state: State) -> tuple[str, ...]:
+def asked(state: State) -> tuple[str, ...]:
     """Those that answered the last rounds, other ones at another tuning."""
     names = sorted(state.answers, key=lambda name: (-state.answers[name].round, name))
     if len(names) <= MOST_ASKED:
@@ -148,7 +148,7 @@ def _proposed(state: State, tune: Ascent, at_ms: int) -> Turn:
     return Turn(msgspec.structs.replace(state, tuning=tune, steps=tune.step), payload=codec.encode(message))
 
 
-def _ended(state: State, at_ms: int, note: str, gain: float | None = None) -> Turn:
+def ended(state: State, at_ms: int, note: str, gain: float | None = None) -> Turn:
     """No tuning is under way any more; agents let go of the frames that they kept for it."""
     message = Tuning(at_ms=at_ms, origin=state.origin, basis=state.basis, step=state.steps, began=state.steps)
     return Turn(msgspec.structs.replace(state, tuning=None), note, gain, codec.encode(message))
@@ -282,9 +282,9 @@ def _concluded(state: State, tune: Ascent, at_ms: int) -> Turn:
     word = f"{tune.step - tune.began + 1} steps, {tune.taken_back} taken back"
     chosen = tune.chosen
     if chosen is None:
-        return _ended(state, at_ms, f"tuning over ({word}): no better basis was found")
+        return ended(state, at_ms, f"tuning over ({word}): no better basis was found")
     gain = f"{chosen.gain:.4f} nats per reading"
     if not chosen.loss <= moves.MOST_LOSS or not chosen.gain >= LEAST_GAIN + chosen.loss / 2:
-        return _ended(state, at_ms, f"tuning over ({word}): {gain} are not worth what a new basis loses")
+        return ended(state, at_ms, f"tuning over ({word}): {gain} are not worth what a new basis loses")
     moved = proposals.tuned(state, chosen, 1.0 / (1.0 + chosen.loss))
-    return _ended(moved, at_ms, f"new basis: learnt by gradients ({word}), {gain} better", chosen.gain)
+    return ended(moved, at_ms, f"new basis: learnt by gradients ({word}), {gain} better", chosen.gain)

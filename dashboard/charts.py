@@ -200,7 +200,7 @@ def legend(colours: Palette, *, with_layers: bool = False) -> Drawing:
         base.transform_filter("datum.what == 'anomaly'").mark_circle(size=40, color=colours.anomaly, opacity=1),
         *(
             base.transform_filter(f"datum.what == '{name}'").mark_tick(
-                orient="horizontal", size=20, thickness=2.5, color=colour
+                orient="horizontal", size=20, thickness=2.5, color=colour, opacity=1
             )
             for name, colour in strokes.items()
         ),

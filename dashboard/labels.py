@@ -112,7 +112,7 @@ NO_LAYERS = (
     "What the expectations are made of is not told in this range: the agent is of an earlier version, or its setting "
     "`agent.layers` is off."
 )
-ALONE_LINE = "Nothing of it is from the fleet yet: the device learns alone."
+ALONE_LINE = "Nothing of it is from the fleet: the device learns alone."
 EVENTS_TITLE = "Anomalies"
 NO_EVENTS = "No anomaly of this device is on record."
 NO_CHANNEL_DATA = "No readings of this channel in this range."

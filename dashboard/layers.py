@@ -34,7 +34,7 @@ class LayerData:
 
 def is_level(schema: Schema | None) -> bool:
     """Whether layers are parts of the level, as with loadings that mix channels, not of the step from the last reading."""
-    return getattr(schema, "mixing", "independent") == "ilmm"
+    return schema is not None and schema.mixing == "ilmm"
 
 
 def layer_data(window: Window, channel: Channel, is_level: bool) -> LayerData | None:

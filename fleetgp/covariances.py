@@ -90,12 +90,17 @@ class Stationary(_Composed, frozen=True, eq=False, tag="stationary"):
 
 
 class Periodic(_Composed, frozen=True, eq=False, tag="periodic"):
-    """exp(-2 sin^2(pi (x - z) / period) / lengthscale^2) of one input (MacKay 1998). Values: variance, period, lengthscale."""
+    """exp(-2 sin^2(pi (x - z) / period) / lengthscale^2) of one input (MacKay 1998). Values: variance, period, lengthscale.
+
+    The value of the period counts from the one that stands here, in parts of 1 / surety: what is off by a small share at one
+    cycle is off by a whole one after many, so a period is learnt in small steps. surety: raise it where cycles are many.
+    """
 
     column: int
     period: float
     lengthscale: float
     variance: float = 1.0
+    surety: float = 20.0
 
     @property
     def total(self) -> float:
@@ -107,15 +112,15 @@ class Periodic(_Composed, frozen=True, eq=False, tag="periodic"):
 
     @property
     def values(self) -> Array:
-        return np.asarray(np.log([self.variance, self.period, self.lengthscale]))
+        return np.array([math.log(self.variance), 0.0, math.log(self.lengthscale)])
 
     @property
     def reach(self) -> int:
         return 1 + self.column
 
     def at(self, values: Array) -> Periodic:
-        variance, period, lengthscale = (math.exp(value) for value in values)
-        return Periodic(self.column, period, lengthscale, variance)
+        period = self.period * math.exp(values[1] / self.surety)
+        return Periodic(self.column, period, math.exp(values[2]), math.exp(values[0]), self.surety)
 
     def stretched(self, unit: Array) -> Periodic:
         return msgspec.structs.replace(self, period=self.period / float(unit[self.column]))
@@ -134,7 +139,8 @@ class Periodic(_Composed, frozen=True, eq=False, tag="periodic"):
             for_length = 4 * np.sum(pulled * np.sin(angle) ** 2) / self.lengthscale**2
             for_Z = np.zeros_like(Z)
             for_Z[:, self.column] = np.pi / self.period * np.sum(pulled * rate, axis=0)
-            return np.array([np.sum(pulled), np.sum(pulled * rate * angle), for_length]), for_Z
+            for_period = np.sum(pulled * rate * angle) / self.surety
+            return np.array([np.sum(pulled), for_period, for_length]), for_Z
 
         return K, back
 

@@ -22,7 +22,8 @@ JITTER = 1e-6
 
 
 class Inducing(NamedTuple):
-    """columns [D]: which entries of a frame's inputs; Z [M, D], lengthscale [D] in their units; root_inverse [M, M] = L^-1.
+    """columns [D]: what of a frame's inputs, as ``picked`` reads them; Z [M, D], lengthscale [D] in their units; root_inverse
+    [M, M] = L^-1.
 
     Of a composed covariance ``lengthscale`` is all of its parameters [P], and its inputs are counted among the columns.
     """
@@ -51,15 +52,34 @@ def make(
 
 def features(inducing: Inducing, inputs: Array) -> Array:
     """F [n, M] at inputs [n, D_all], all of a frame's inputs; or [M] at those of one frame [D_all]."""
-    picked = inputs.take(_places(inducing.columns), axis=-1)
-    K = covariances.covariance(inducing.kernel, picked, inducing.Z, inducing.lengthscale)
+    K = covariances.covariance(inducing.kernel, picked(inputs, inducing.columns), inducing.Z, inducing.lengthscale)
     return np.asarray(K @ inducing.root_inverse.T)
 
 
+def picked(inputs: Array, columns: tuple[int, ...]) -> Array:
+    """What columns [D] stand for [..., D] at inputs [..., D_all]: one of the inputs, or what one is above another.
+
+    Below D_all a column is the number of an input; from there on, c = D_all (1 + j) + i is input i less input j.
+    """
+    first, less, is_difference = _places(columns, inputs.shape[-1])
+    values = inputs.take(first, axis=-1)
+    if less.size:
+        values[..., is_difference] -= inputs.take(less, axis=-1)
+    return values
+
+
+def difference(i: int, j: int, size: int) -> int:
+    """The column of input i less input j, of frames with so many inputs."""
+    return size * (1 + j) + i
+
+
 @lru_cache(maxsize=64)
-def _places(columns: tuple[int, ...]) -> NDArray[np.intp]:
-    """Columns as an index: to make one of a tuple takes longer than to use it."""
-    return np.array(columns, dtype=np.intp)
+def _places(columns: tuple[int, ...], size: int) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
+    """Inputs of columns, those to be taken from them, and which columns these belong to; to make an index takes longer than to
+    use it."""
+    at = np.array(columns, dtype=np.intp)
+    is_difference = np.flatnonzero(at >= size)
+    return at % size, at[is_difference] // size - 1, is_difference
 
 
 def residual(F: Array, variance: float = 1.0) -> Array:

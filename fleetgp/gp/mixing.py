@@ -194,7 +194,7 @@ def design(mix: Mixing, X: Array) -> tuple[Array, Array]:
     M = len(mix.shared.Z)
     on_shared, on_local = _loadings(mix)
     H = [
-        (B[None, :, :, None] * part[:, None, None, :]).reshape(len(X), len(B), -1)
+        (B[None, :, :, None] * part[:, None, None, :]).reshape(len(X), len(B), B.shape[1] * part.shape[1])
         for B, part in ((on_shared, F[:, :M]), (on_local, F[:, M:]))
     ]
     return np.concatenate(H, axis=2), r

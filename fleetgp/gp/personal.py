@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleetgp import features, inducing
+from fleetgp import features, inducing, placement
 from fleetgp.arrays import Array
 from fleetgp.features import PRIOR_SD
 from fleetgp.gp import ascent, moves, posterior, slopes, statistics
@@ -19,11 +19,14 @@ from fleetgp.gp.recent import Recent, recent
 from fleetgp.inducing import Inducing
 
 NAME = "own_log_lengthscale"
-STEPS, RATE = 5, 0.05
+STEPS, RATE = 5, 0.03
 # no steps by Adam go further than about so
 FURTHEST = 2.0 * STEPS * RATE
+# standard deviation of the prior of a log lengthscale about the rule of thumb: without it, evidence of few weeks stretches a
+# lengthscale without end, until the layer repeats what is linear already
+PRIOR_SPREAD = 0.5
 # a layer is moved for a change of its log lengthscale by so much; less is not worth what moving loses
-WORTH_MOVING = 0.05
+WORTH_MOVING = 0.4
 
 
 def layer(old: Inducing, log_lengthscale: Array) -> Inducing:
@@ -44,11 +47,20 @@ def moved(learner: Learner, log_lengthscale: Array) -> Learner:
 def climbed(learner: Learner, log_lengthscale: Array) -> tuple[Array, Array]:
     """How far [D] an agent's own steps go from the fleet's value, on the frames in its ring; and how many readings [Q] these are."""
     frames = recent(learner)
+    middle = _rule(frames)
     values, momentum = {NAME: log_lengthscale}, ascent.still({NAME: log_lengthscale})
     for _ in range(STEPS):
-        slope = own_slope(frames, learner.knowledge.belief, values[NAME])
+        slope = own_slope(frames, learner.knowledge.belief, values[NAME]) - (values[NAME] - middle) / PRIOR_SPREAD**2
         values, momentum = ascent.step(values, {NAME: slope}, momentum, RATE)
     return values[NAME] - log_lengthscale, frames.readings
+
+
+def _rule(recent: Recent) -> Array:
+    """Log of the rule of thumb [D] in the scale of an agent's own frames."""
+    assert recent.basis.local is not None
+    columns = list(recent.basis.local.columns)
+    sd = np.std(recent.inputs[:, columns], axis=0)
+    return np.asarray(np.log(np.where(sd > 0, sd, 1.0) * placement.lengthscale(len(columns))))
 
 
 def own_slope(recent: Recent, belief: Belief, log_lengthscale: Array) -> Array:

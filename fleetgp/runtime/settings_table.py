@@ -31,6 +31,15 @@ class Setting:
         """Its environment variable: ``mqtt.url`` is FLEETGP_MQTT_URL."""
         return "FLEETGP_" + self.name.replace(".", "_").upper()
 
+    def as_meant(self, told: str | float) -> Value:
+        """A value that a program told of its own settings, of this one's type; a flag travels as "true" or "false"."""
+        match self.default:
+            case bool():
+                return told == "true"
+            case int():
+                return int(told)
+        return told
+
     def allowed(self) -> str:
         """Unit and range or choices, e.g. ``s, 0 to 60`` or ``text | json``; for tables and help."""
         if self.choices:

@@ -116,7 +116,8 @@ def _inducing(model: FleetModel, schema: Schema) -> Inducing | None:
 def check_columns(columns: tuple[int, ...], schema: Schema) -> None:
     """Raise PeerError ``range`` where inducing inputs cannot look at these inputs of a frame."""
     size = features.shape(schema).inputs
-    if not (0 < len(columns) <= placement.MOST_COLUMNS and all(0 <= column < size for column in columns)):
+    # numbers from size on are differences of two inputs (``inducing.picked``)
+    if not (0 < len(columns) <= placement.MOST_CHOSEN and all(0 <= column < size * (size + 1) for column in columns)):
         raise PeerError("range", f"inducing inputs look at columns {columns[:10]}, a frame has {size}")
 
 

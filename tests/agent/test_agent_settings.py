@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from edge_agent.cli import agent
-from edge_agent.config import agent_config, wiring
+from edge_agent.config import TOLD, agent_config, wiring
 from fleetgp.errors import ConfigError
 from fleetgp.gp.learner import Forgetting
 from fleetgp.runtime.settings import load
@@ -125,3 +125,15 @@ def test_names_of_other_programs_are_refused(name: str) -> None:
     settings = load(None, {}, {"agent.id": name})
     with pytest.raises(ConfigError, match="another program"):
         agent_config(settings)
+
+
+@pytest.mark.parametrize("layers", ["true", "false"])
+def test_what_an_agent_tells_of_its_settings_makes_the_same_agent_again(tmp_path: Path, layers: str) -> None:
+    """As text and numbers, flags among them: that is how a recording of it is run again."""
+    flags = {**MINIMAL, "agent.layers": layers, "agent.refresh_frames": "64", "agent.alarm_score": "7.5"}
+    settings = load(written(tmp_path), {}, flags)
+    told = settings.told(TOLD)
+    assert told["agent.layers"] == layers
+    again = load(written(tmp_path), {}, MINIMAL).with_told(told, "a recording")
+    assert agent_config(again) == agent_config(settings)
+    assert agent_config(again).layers is (layers == "true")

@@ -181,5 +181,5 @@ def test_unsound_answers_are_counted_and_change_nothing(
 @given(st.lists(st.tuples(st.floats(1, 1e6), st.floats(-0.5, 0.5)), min_size=1, max_size=5))
 def test_no_average_leaves_the_range_of_what_agents_came_to(ways: list[tuple[float, float]]) -> None:
     answers = {str(k): coordination.Way(n, np.array([way])) for k, (n, way) in enumerate(ways)}
-    found = averaging.mean(np.array([0.2]), answers, np.zeros(1))
+    found = averaging.mean(coordination.Averaging(answers=answers), np.array([0.2]), np.zeros(1))
     assert min(way for _, way in ways) - 1e-12 <= found[0] - 0.2 <= max(way for _, way in ways) + 1e-12

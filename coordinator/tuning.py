@@ -185,11 +185,19 @@ def _moved(tune: Ascent, best: Place, rate: float) -> Ascent:
 
 
 def _chosen(tune: Ascent, first: Place, here: Place) -> Ascent:
-    """The tuning with this step chosen, where it foresees held-out frames better than any before."""
-    gain = _gain(first, here)
+    """The tuning with this step chosen, where it is better than any before: foresees held-out frames better, or, where what is
+    shared serves those that join more than those that know their own frames, has more evidence."""
+    gain = _evidence_gain(tune, first, here) if proposals.is_for_joiners(tune.values) else _gain(first, here)
     if gain > tune.gain:
         return msgspec.structs.replace(tune, chosen=here, gain=gain, still=0)
     return msgspec.structs.replace(tune, still=tune.still + 1)
+
+
+def _evidence_gain(tune: Ascent, first: Place, here: Place) -> float:
+    """Nats per reading by which a step has more evidence than the live basis."""
+    both = _both(first, here)
+    readings = sum(here.answers[name].readings for name in both)
+    return min(_difference(tune, first, here) / max(readings, 1.0), MOST_GAIN)
 
 
 def _gain(first: Place, here: Place) -> float:

@@ -39,11 +39,15 @@ def _bump(phase: Array | float, centre: float, width: float) -> Array:
 def stroke(phase: float) -> Array:
     """What every press does at a phase of the cycle [4], in swings."""
     down, hold, up = _bump(phase, 0.30, 0.07), _bump(phase, 0.45, 0.10), _bump(phase, 0.72, 0.08)
-    return np.array([0.3 * down + hold, down + 0.9 * hold + 0.4 * up, 0.5 * down + hold - 0.3 * up, 0.8 * down + 0.3 * hold + up])
+    return np.array(
+        [0.3 * down + hold, down + 0.9 * hold + 0.4 * up, 0.5 * down + hold - 0.3 * up, 0.8 * down + 0.3 * hold + up]
+    )
 
 
 class Press:
     """One press; ``read`` gives its next reading [4]."""
+
+    channels = CHANNELS
 
     def __init__(self, name: str, seed: int, fault: Fault | None = None) -> None:
         self.name = name

@@ -152,26 +152,6 @@ class Ascent(msgspec.Struct, frozen=True):
     taken_back: int = 0
 
 
-class Way(msgspec.Struct, frozen=True):
-    """How far [D] an agent's own steps went from the average, on so many readings."""
-
-    readings: float
-    way: Array
-
-
-class Averaging(msgspec.Struct, frozen=True):
-    """pFedGP's average: members: agents that share it and nothing else, by what they told last; values [D]: log lengthscale of
-    their private layers, None before the first; step: its number; since_round: when it was told; answers: to it so far; averages: how many
-    were answered."""
-
-    members: dict[str, Told] = {}
-    values: Array | None = None
-    step: int = 0
-    since_round: int = 0
-    answers: dict[str, Way] = {}
-    averages: int = 0
-
-
 class Candidate(msgspec.Struct, frozen=True):
     """What the nonlinear part of a basis may look at, in words, and the inducing inputs."""
 
@@ -213,6 +193,26 @@ class Choice(msgspec.Struct, frozen=True):
     heard: tuple[dict[str, Evidence], ...] = ()
     answers: dict[str, Evidence] = {}
     values: dict[str, Array] = {}
+
+
+class Way(msgspec.Struct, frozen=True):
+    """How far [D] an agent's own steps went from the average, on so many readings."""
+
+    readings: float
+    way: Array
+
+
+class Averaging(msgspec.Struct, frozen=True):
+    """pFedGP's average: members: agents that share it and nothing else, by what they told last; values [D]: log lengthscale of
+    their private layers, None before the first; step: its number; since_round: when it was told; answers: to it so far; averages: how many
+    were answered."""
+
+    members: dict[str, Told] = {}
+    values: Array | None = None
+    step: int = 0
+    since_round: int = 0
+    answers: dict[str, Way] = {}
+    averages: int = 0
 
 
 class State(msgspec.Struct, frozen=True):

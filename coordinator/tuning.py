@@ -40,8 +40,8 @@ STILL_STEPS, STILL = 5, 5e-4
 # An agent's slope counts up to so many times the fleet's median, per reading: no single one draws the basis alone.
 MOST_PULL = 5.0
 # What a basis must gain, in nats per reading of frames held out. A past of which a share e of the noise is lost foresees e / 2
-# nats worse at first; and on a few hundred frames of agents that one weather moves, the gain of
-# the best of some steps errs by half a hundredth.
+# nats worse at first; and on a few hundred frames of agents that one weather moves, the gain of the best of some steps errs by
+# half a hundredth.
 LEAST_GAIN = 0.01
 # nats per reading that one agent's gain counts for at most
 MOST_GAIN = 1.0

@@ -19,7 +19,6 @@ from coordinator.state import Candidate, Choice, Evidence, Likelihood, State
 from coordinator.tuning import RING_FRAMES, Turn
 from fleetgp.arrays import Array
 from fleetgp.errors import NumericalError
-from fleetgp.features import Basis
 from fleetgp.gp import aggregate, hyper, message, moves
 from fleetgp.gp.aggregate import Belief
 from fleetgp.gp.message import Term
@@ -46,8 +45,9 @@ class Judgement(NamedTuple):
 
 
 def is_over(state: State) -> bool:
-    """Whether it has been made, so that a tuning by gradients may begin."""
-    return state.tuning is not None or state.is_chosen
+    """Whether it has been made, or is none of this fleet's, so that a tuning by gradients may begin."""
+    is_mixed = state.schema is not None and state.schema.is_mixed
+    return state.tuning is not None or state.is_chosen or is_mixed
 
 
 def is_asking(state: State) -> bool:
@@ -80,18 +80,23 @@ def turn(state: State, at_ms: int) -> Turn:
         return _paused(state, choice, at_ms, f"a sweep through the candidates is left out: {err}")
 
 
-def carried(choice: Choice, old: Basis, new: Basis) -> Choice:
-    """The choice with its sums on another linear part; the candidates are in raw inputs, and stay."""
+def carried(before: State, after: State) -> State:
+    """The choice with its sums on another linear part, where the basis has one; the candidates are in raw inputs, and stay."""
+    old, new, choice = before.feature_map, after.feature_map, after.choice
+    if choice is None or old is None or new is None or new is old:
+        return after
+    candidates_ = choice.candidates
 
     def on_new(sums: tuple[Likelihood, ...]) -> tuple[Likelihood, ...]:
         taken = []
-        for candidate, one in zip(choice.candidates, sums, strict=False):
+        for candidate, one in zip(candidates_, sums, strict=False):
             T, ratio = moves.change(old._replace(shared=candidate.shared), new._replace(shared=candidate.shared))
             # what the density of scaled readings changes by is the same for all candidates
             taken.append(msgspec.structs.replace(one, term=message.rebase(one.term, T, ratio)))
         return tuple(taken)
 
-    return msgspec.structs.replace(choice, sums=on_new(choice.sums), first=on_new(choice.first))
+    moved = msgspec.structs.replace(choice, sums=on_new(choice.sums), first=on_new(choice.first))
+    return msgspec.structs.replace(after, choice=moved)
 
 
 def _with_candidates(state: State) -> State:

@@ -88,6 +88,11 @@ def basis(state: State, values: dict[str, Array]) -> Basis:
     return state.feature_map._replace(shared=made)
 
 
+def is_for_joiners(values: dict[str, Array]) -> bool:
+    """Whether agents that know their own frames foresee hardly better by what is shared, and those that join do."""
+    return mixed_proposals.is_of(values)
+
+
 def columns(state: State) -> tuple[int, ...]:
     if state.mixture is not None:
         return mixed_proposals.columns(state)

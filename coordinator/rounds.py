@@ -216,7 +216,8 @@ def _span_ms(state: State) -> int:
 
 
 def _close(state: State, current: Round, at_ms: int) -> tuple[State, list[Effect]]:
-    state, note, turned = _learnt(_forget(state), at_ms)
+    state, note = _renewed(_forget(state))
+    turned = tuning.turn(state, at_ms) if choosing.is_over(state) else choosing.turn(state, at_ms)
     if not turned.payload:  # one proposal at a time
         averaged = averaging.turn(turned.state, at_ms)
         turned = turned._replace(state=averaged.state, payload=averaged.payload)
@@ -245,24 +246,15 @@ def _close(state: State, current: Round, at_ms: int) -> tuple[State, list[Effect
     return msgspec.structs.replace(state, open_round=None), [*effects, PublishRound(notice)]
 
 
-def _learnt(state: State, at_ms: int) -> tuple[State, str, tuning.Turn]:
-    """What is learnt when a round closes, a word on a new basis, and what came of the slow clock."""
-    if state.schema is not None and state.schema.is_mixed:
-        state, note = mixed.renew(state)
-        return state, note, tuning.turn(state, at_ms)
-    state = closing.move_centres(closing.improve_scales(state))
-    # candidates are judged on one basis; a few rounds later it may change
-    state, note = (state, "") if choosing.is_asking(state) else _renewed(state)
-    return state, note, tuning.turn(state, at_ms) if choosing.is_over(state) else choosing.turn(state, at_ms)
-
-
 def _renewed(state: State) -> tuple[State, str]:
-    """On the basis that it should be on; what was told of candidates is taken there too."""
+    """What is learnt when a round closes, and a word on a new basis."""
+    if state.schema is not None and state.schema.is_mixed:
+        return mixed.renew(state)
+    state = closing.move_centres(closing.improve_scales(state))
+    if choosing.is_asking(state):  # candidates are judged on one basis; a few rounds later it may change
+        return state, ""
     new, note = basis.renew(state)
-    old, choice = state.feature_map, new.choice
-    if choice is not None and old is not None and new.feature_map is not None and new.feature_map is not old:
-        new = msgspec.structs.replace(new, choice=choosing.carried(choice, old, new.feature_map))
-    return new, note
+    return choosing.carried(state, new), note
 
 
 def _forget(state: State) -> State:

@@ -128,7 +128,7 @@ class Ascent(msgspec.Struct, frozen=True):
     answers: so far. values, rate: the proposal, in scaled inputs, and by how much it may have moved; moments: Adam's at it;
     is_back: the step before was worse. best: the step with the most evidence, from which it climbs on; first: what was
     answered of the live basis, None until it was; still: steps in a row that did not foresee clearly better than one before;
-    taken_back: steps that had less evidence than the best.
+    risen: nats of evidence per reading that the steps have gained; taken_back: steps that had less evidence than the best.
     """
 
     basis: int
@@ -148,27 +148,8 @@ class Ascent(msgspec.Struct, frozen=True):
     first: dict[str, HeldOut] | None = None
     chosen: Chosen | None = None
     still: int = 0
+    risen: float = 0.0
     taken_back: int = 0
-
-
-class Way(msgspec.Struct, frozen=True):
-    """How far [D] an agent's own steps went from the average, on so many readings."""
-
-    readings: float
-    way: Array
-
-
-class Averaging(msgspec.Struct, frozen=True):
-    """pFedGP's average: members: agents that share it and nothing else, by what they told last; values [D]: log lengthscale of
-    their private layers, None before the first; step: its number; since_round: when it was told; answers: to it so far; averages: how many
-    were answered."""
-
-    members: dict[str, Told] = {}
-    values: Array | None = None
-    step: int = 0
-    since_round: int = 0
-    answers: dict[str, Way] = {}
-    averages: int = 0
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -212,6 +193,26 @@ class Choice(msgspec.Struct, frozen=True):
     heard: tuple[dict[str, Evidence], ...] = ()
     answers: dict[str, Evidence] = {}
     values: dict[str, Array] = {}
+
+
+class Way(msgspec.Struct, frozen=True):
+    """How far [D] an agent's own steps went from the average, on so many readings."""
+
+    readings: float
+    way: Array
+
+
+class Averaging(msgspec.Struct, frozen=True):
+    """pFedGP's average: members: agents that share it and nothing else, by what they told last; values [D]: log lengthscale of
+    their private layers, None before the first; step: its number; since_round: when it was told; answers: to it so far; averages: how many
+    were answered."""
+
+    members: dict[str, Told] = {}
+    values: Array | None = None
+    step: int = 0
+    since_round: int = 0
+    answers: dict[str, Way] = {}
+    averages: int = 0
 
 
 class State(msgspec.Struct, frozen=True):

@@ -30,6 +30,7 @@ def test_gains_are_paired_over_stations_and_told_for_both_halves() -> None:
     learnt = {
         "learnt": run({name: 1.0 - gain for name, gain in GAINS.items()}, 50),
         "first": run(dict.fromkeys(GAINS, 1.0)),
+        "wide": run(dict.fromkeys(GAINS, 0.97)),
         "linear": run(dict.fromkeys(GAINS, 0.99)),
     }
     figures = basis.figures(learnt)
@@ -42,6 +43,7 @@ def test_gains_are_paired_over_stations_and_told_for_both_halves() -> None:
         "basis.nll_gain_over_linear": 0.015,
         "basis.nll_gain_studied": 0.025,
         "basis.nll_gain_unseen": 0.025,
+        "basis.nll_gain_wide": 0.03,
         "basis.bytes_share": 0.05,
         "basis.rounds": 7.0,
     }

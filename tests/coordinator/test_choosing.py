@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from coordinator import candidates, choosing
-from coordinator.state import Candidate, Choice, Evidence, State
+from coordinator.state import Candidate, Choice, CoordinatorConfig, Evidence, State
 from edge_agent.state import AgentConfig
 from fleetgp import features, inducing, placement
 from fleetgp.arrays import Array
@@ -113,7 +113,11 @@ def test_sums_say_the_same_on_another_scaling() -> None:
     was, is_ = features.features(old, inputs), features.features(new, inputs)
     heard = {"a": told(was, targets, deviation=1e-12)}
     choice = Choice(candidates=(Candidate("live", old.shared),), prior_var=np.ones((1, old.size)), heard=(heard,))
-    moved = choosing.carried(choosing._added(choice, ["a"]), old, new).sums[0].term
+    before = State(CoordinatorConfig(), 0, feature_map=old, choice=choosing._added(choice, ["a"]))
+    after = choosing.carried(before, msgspec.structs.replace(before, feature_map=new)).choice
+    assert after is not None
+    moved = after.sums[0].term
+    assert_allclose(after.first[0].term.precision, moved.precision)
     direct = told(is_, targets / 2.5, NOISE / 2.5**2, deviation=1e-12).term
     assert_allclose(moved.precision, direct.precision, rtol=1e-6, atol=1e-9)
     assert_allclose(moved.shift, direct.shift, rtol=1e-6)

@@ -51,7 +51,8 @@ def _evidence(state: State, tune: Ascent | Choice, message: Gradient) -> Evidenc
     """What a message says. Raises PeerError ``shape``, ``finite``, ``negative``, ``range`` or ``indefinite``."""
     Q, F = tune.deviation_var.shape
     precision = from_triangles(to_array(message.precision, (Q, F * (F + 1) // 2), "precision"), F)
-    shift, count = to_array(message.shift, (Q, F), "shift"), to_array(message.count, (Q,), "count")
+    shift = to_array(message.shift, (Q, F), "shift")
+    count = to_array(message.count, (proposals.channels(state),), "count")
     if np.any(count < 0) or message.loss < 0 or message.held_out_count < 0:
         raise PeerError("negative", f"{message.agent} sent a negative count or loss")
     readings, others = float(np.sum(count)), message.held_out_count

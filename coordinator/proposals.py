@@ -34,6 +34,11 @@ def can_begin(state: State) -> bool:
     return state.mixture is not None or (state.feature_map is not None and state.feature_map.shared is not None)
 
 
+def channels(state: State) -> int:
+    assert state.schema is not None
+    return len(state.schema.channels)
+
+
 def least_frames(state: State) -> int:
     """Frames below which an agent has nothing to say."""
     return mixed_proposals.LEAST_FRAMES if state.mixture is not None else recent.LEAST_FRAMES
@@ -81,6 +86,11 @@ def basis(state: State, values: dict[str, Array]) -> Basis:
     shared, raw = _shared(state), written(state, values)
     made = inducing.make(shared.kernel, shared.columns, raw[INDUCING], np.exp(raw[LOG_LENGTHSCALE]))
     return state.feature_map._replace(shared=made)
+
+
+def is_for_joiners(values: dict[str, Array]) -> bool:
+    """Whether agents that know their own frames foresee hardly better by what is shared, and those that join do."""
+    return mixed_proposals.is_of(values)
 
 
 def columns(state: State) -> tuple[int, ...]:

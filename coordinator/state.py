@@ -128,7 +128,7 @@ class Ascent(msgspec.Struct, frozen=True):
     answers: so far. values, rate: the proposal, in scaled inputs, and by how much it may have moved; moments: Adam's at it;
     is_back: the step before was worse. best: the step with the most evidence, from which it climbs on; first: what was
     answered of the live basis, None until it was; still: steps in a row that did not foresee clearly better than one before;
-    taken_back: steps that had less evidence than the best.
+    risen: nats of evidence per reading that the steps have gained; taken_back: steps that had less evidence than the best.
     """
 
     basis: int
@@ -148,6 +148,7 @@ class Ascent(msgspec.Struct, frozen=True):
     first: dict[str, HeldOut] | None = None
     chosen: Chosen | None = None
     still: int = 0
+    risen: float = 0.0
     taken_back: int = 0
 
 

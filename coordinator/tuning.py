@@ -40,8 +40,8 @@ STILL_STEPS, STILL = 5, 5e-4
 # An agent's slope counts up to so many times the fleet's median, per reading: no single one draws the basis alone.
 MOST_PULL = 5.0
 # What a basis must gain, in nats per reading of frames held out. A past of which a share e of the noise is lost foresees e / 2
-# nats worse at first; and on a few hundred frames of agents that one weather moves, the gain of
-# the best of some steps errs by half a hundredth.
+# nats worse at first; and on a few hundred frames of agents that one weather moves, the gain of the best of some steps errs by
+# half a hundredth.
 LEAST_GAIN = 0.01
 # nats per reading that one agent's gain counts for at most
 MOST_GAIN = 1.0
@@ -168,8 +168,9 @@ def _stepped(tune: Ascent) -> Ascent:
             name: HeldOut(one.incarnation, one.held_out, one.held_out_readings) for name, one in tune.answers.items()
         }
         return _moved(msgspec.structs.replace(tune, first=first), here, tune.rate)
-    tune = _chosen(tune, tune.first, here)
-    if _difference(tune, best, here) >= 0.0:
+    rise = _rise(tune, best, here)
+    tune = _chosen(msgspec.structs.replace(tune, risen=tune.risen + max(rise, 0.0)), tune.first, here)
+    if rise >= 0.0:
         return _moved(msgspec.structs.replace(tune, is_back=False), here, DECAY * tune.rate)
     back = msgspec.structs.replace(tune, is_back=True, taken_back=tune.taken_back + 1)
     return _moved(back, best, BACK * tune.rate)
@@ -189,8 +190,10 @@ def _moved(tune: Ascent, best: Place, rate: float) -> Ascent:
 
 
 def _chosen(tune: Ascent, first: dict[str, HeldOut], here: Place) -> Ascent:
-    """The tuning with this step chosen, where it foresees held-out frames better than any before."""
-    gain, best = _gain(first, tune.answers), tune.chosen.gain if tune.chosen is not None else 0.0
+    """The tuning with this step chosen, where it is better than any before: foresees held-out frames better, or, where what is
+    shared serves those that join more than those that know their own frames, has more evidence."""
+    gain = min(tune.risen, MOST_GAIN) if proposals.is_for_joiners(tune.values) else _gain(first, tune.answers)
+    best = tune.chosen.gain if tune.chosen is not None else 0.0
     still = tune.still + 1 if gain < best + STILL else 0
     if gain <= best:
         return msgspec.structs.replace(tune, still=still)
@@ -240,15 +243,16 @@ def _slope(tune: Ascent) -> dict[str, Array]:
     return total
 
 
-def _difference(tune: Ascent, best: Place, here: Place) -> float:
-    """Nats by which one place has more evidence than another, by the agents that answered at both.
+def _rise(tune: Ascent, best: Place, here: Place) -> float:
+    """Nats per reading by which one place has more evidence than another, by the agents that answered at both.
 
     Raises NotFinite where there are too few of these.
     """
     both = _both(best, here)
     if len(both) < max(1.0, LEAST_SHARE * len(tune.asked)):
         raise NotFinite("other agents answered than before")
-    return _score(tune, here, both) - _score(tune, best, both)
+    readings = sum(here.answers[name].readings for name in both)
+    return (_score(tune, here, both) - _score(tune, best, both)) / readings
 
 
 def _both(one: Place, other: Place) -> list[str]:

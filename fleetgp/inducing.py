@@ -22,7 +22,8 @@ JITTER = 1e-6
 
 
 class Inducing(NamedTuple):
-    """columns [D]: what of a frame's inputs, as ``picked`` reads them; Z [M, D], lengthscale [D] in their units; root_inverse [M, M] = L^-1.
+    """columns [D]: what of a frame's inputs, as ``picked`` reads them; Z [M, D], lengthscale [D] in their units; root_inverse
+    [M, M] = L^-1.
 
     Of a composed covariance ``lengthscale`` is all of its parameters [P], and its inputs are counted among the columns.
     """

@@ -49,6 +49,12 @@ def devices(argv: list[str]) -> int:
     )
     add_arguments(parser)
     parser.add_argument("--names", nargs="+", default=["pump-1"], metavar="NAME", help="simulated devices")
+    parser.add_argument(
+        "--kind",
+        choices=("pump", "press"),
+        default="pump",
+        help="what is simulated; presses follow a cycle of a minute",
+    )
     parser.add_argument("--interval", type=_positive, default=1.0, metavar="S", help="seconds between readings (1)")
     parser.add_argument(
         "--fault", action="append", default=[], metavar="INDEX@S", help="a loose contact after S seconds"

@@ -55,6 +55,8 @@ class Fault:
 class Device:
     """One device; ``read`` gives its next reading [4]."""
 
+    channels = CHANNELS
+
     def __init__(self, name: str, seed: int, fault: Fault | None = None) -> None:
         self.name = name
         self.fault = fault
@@ -63,8 +65,8 @@ class Device:
         self._deviation: Array = np.zeros(len(LEVEL))
         self.tick = 0
 
-    def read(self) -> Array:
-        """The next reading, in the channels' units."""
+    def read(self, at_s: float = 0.0) -> Array:
+        """The next reading, in the channels' units, whatever its clock says."""
         self._deviation = PULL_SCALED @ self._deviation + STEP_SD * self._rng.standard_normal(len(LEVEL))
         reading = self.level + self._deviation
         if self.fault is not None and self.fault.is_on(self.tick):

@@ -17,7 +17,8 @@ from fleetgp.recording.streams import TOPIC, fields
 from fleetgp.recording.table import Record
 from fleetgp.runtime.clock import Clock
 from fleetgp.runtime.mqtt import Session
-from simulator.devices import CHANNELS, Device
+from simulator.devices import Device
+from simulator.presses import Press
 
 DRAIN_S = 5.0
 STOP_DRAIN_S = 1.5  # where a stop was asked for
@@ -33,14 +34,17 @@ class Due(NamedTuple):
     values: Mapping[str, float | None]
 
 
-def simulated(devices: Sequence[Device], joins_s: Sequence[float], interval_s: float, start_ms: int) -> Iterator[Due]:
+def simulated(
+    devices: Sequence[Device | Press], joins_s: Sequence[float], interval_s: float, start_ms: int
+) -> Iterator[Due]:
     """Readings of simulated devices, for ever; joins_s: when each device first speaks, seconds after the start."""
     queue = [(join, index) for index, join in enumerate(joins_s)]
     heapq.heapify(queue)
     while True:
         after_s, index = heapq.heappop(queue)
-        values = dict(zip((c.name for c in CHANNELS), map(float, devices[index].read()), strict=True))
-        yield Due(after_s, devices[index].name, start_ms + round(after_s * 1000), values)
+        device, at_ms = devices[index], start_ms + round(after_s * 1000)
+        values = dict(zip((c.name for c in device.channels), map(float, device.read(at_ms / 1000)), strict=True))
+        yield Due(after_s, device.name, at_ms, values)
         heapq.heappush(queue, (after_s + interval_s, index))
 
 

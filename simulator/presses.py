@@ -47,6 +47,8 @@ def stroke(phase: float) -> Array:
 class Press:
     """One press; ``read`` gives its next reading [4]."""
 
+    channels = CHANNELS
+
     def __init__(self, name: str, seed: int, fault: Fault | None = None) -> None:
         self.name = name
         self.fault = fault

@@ -20,6 +20,7 @@ from fleetgp.schema import check_id
 from simulator.choosing import readable
 from simulator.devices import Device, Fault
 from simulator.feeder import Due, Feeder, recorded, simulated
+from simulator.presses import Press
 
 SEED = 20260101
 CONNECT_S = 5.0
@@ -79,8 +80,9 @@ def _simulated(args: Namespace, start_ms: int) -> Iterator[Due]:
         raise ConfigError("--names", "a name stands twice; every device needs its own")
     faults = dict(_indexed(text, len(args.names), "--fault") for text in args.fault)
     joins = dict(_indexed(text, len(args.names), "--join") for text in args.join)
+    kind = Press if args.kind == "press" else Device
     fleet = [
-        Device(name, SEED + index, Fault(round(faults[index] / args.interval)) if index in faults else None)
+        kind(name, SEED + index, Fault(round(faults[index] / args.interval)) if index in faults else None)
         for index, name in enumerate(args.names)
     ]
     # devices do not tick together: each begins at its own moment of the interval

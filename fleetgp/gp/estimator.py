@@ -215,10 +215,11 @@ class PFedHGP:
         D, root = X.shape[1], np.sqrt(X.shape[1])
         if D > placement.MOST_COLUMNS:
             raise ConfigError("X", f"has {D} inputs; a kernel takes at most {placement.MOST_COLUMNS}")
-        Zg, Zi = (intake.places(X, count) for count in (self.inducing, self.local_inducing))
         kernel, length_g = self._stretched("kernel", self.kernel, np.full(D, root * LENGTH_G))
         local = self.local_kernel or (self.kernel if isinstance(self.kernel, str) else "se")
         local, length_i = self._stretched("local_kernel", local, np.full(D, root * LENGTH_I))
+        Zg = intake.places(X, self.inducing, is_even=isinstance(kernel, str))
+        Zi = intake.places(X, self.local_inducing, is_even=isinstance(local, str))
         return Start(
             Zg, Zi, length_g, length_i, np.full(channels, NOISE_SD**2),
             lengthscale_sd=LENGTHSCALE_SD, noise_sd=NOISE_LOG_SD, drift=0.3, kernel=kernel, local_kernel=local,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -11,6 +12,8 @@ from fleetgp import placement
 from fleetgp.arrays import Array
 from fleetgp.errors import ConfigError
 from fleetgp.scaling import Scaling
+
+GOLDEN = (math.sqrt(5) - 1) / 2
 
 Data = Mapping[str, tuple[ArrayLike, ArrayLike]]
 Tables = dict[str, tuple[Array, Array]]
@@ -65,9 +68,14 @@ def scaling(values: Array) -> Scaling:
     return Scaling(centre, np.where(sd > 1e-12 * np.maximum(np.abs(centre), 1.0), sd, 1.0))
 
 
-def places(X: Array, count: int) -> Array:
-    """Inducing inputs [M, D]: a grid of one input, of several where inputs lie."""
+def places(X: Array, count: int, *, is_even: bool = True) -> Array:
+    """Inducing inputs [M, D]: over one input evenly, of several where inputs lie.
+
+    Where even steps could go with a period, and all inputs be at one place of it, they are by the golden ratio instead: spread
+    over the span, and over every period in it.
+    """
     if X.shape[1] > 1:
         return placement.fitted(count, X, least=1).place
     low, high = float(X.min()), float(X.max())
-    return np.linspace(low, high if high > low else low + 1.0, count)[:, None]
+    share = np.linspace(0, 1, count) if is_even else np.sort((0.5 + GOLDEN * np.arange(count)) % 1)
+    return (low + (high - low if high > low else 1.0) * share)[:, None]

@@ -30,6 +30,7 @@ LEAST_LINK = 1e-3
 # standard deviations from which an error is a glitch, which does not go on
 GLITCH = 6.0
 MOST_TICKS = 1e4
+SWITCH_STEPS = 8
 
 
 def alone(plan: Plan, scaling: Scaling) -> Mixed:
@@ -255,8 +256,11 @@ def switched(learner: Mixed, plan: Plan) -> Mixed:
     if ranks.shared != old.shared:
         shared = known.shared._replace(Bg=position.shared(plan, learner.start).Bg)
         known = known._replace(shared=shared, belief=prior(np.ones((1, ranks.shared * plan.inducing))), own_weight=1.0)
-    learner = msgspec.structs.replace(learner, plan=plan, known=known, climbing=learner.climbing._replace(at=0.0))
-    return solve(moved(learner, known.shared, own))
+    learner = moved(msgspec.structs.replace(learner, plan=plan, known=known), known.shared, own)
+    # what is left must do for all that was there before: it is learnt on the ring at once
+    for _ in range(SWITCH_STEPS if len(learner.ring.x) else 0):
+        learner = mixed_climb.improved(solve(learner))
+    return solve(learner)
 
 
 def summary(learner: Mixed) -> Term:

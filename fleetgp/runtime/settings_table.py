@@ -132,7 +132,7 @@ SETTINGS: tuple[Setting, ...] = (
         True,
         "",
         "whether predictions tell what they are made of: last reading, what the fleet knows, what this device does otherwise, "
-        "its own pattern; a third more work at 64 channels, a tenth at few, and some 60 bytes a channel and frame",
+        "its own pattern; a third more work at 64 channels, a sixth at few, and up to 90 bytes a channel and frame",
     ),
     Setting(
         "agent.model",

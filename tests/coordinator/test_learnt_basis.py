@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 from tuned_fleet import AGENTS, ROUND_FRAMES, TICK_MS, fleet, read, tuned
 
-from coordinator import rounds
+from coordinator import basis, rounds
+from coordinator import fleet as fleets
 from coordinator import state as coordination
 from coordinator.state import Ascent, Count, GradientArrived, PublishRound, PublishTuning, State, Tick
 from edge_agent import agent
-from edge_agent.state import Publish, TuningArrived
+from edge_agent.state import ModelArrived, Publish, TuningArrived
 from edge_agent.state import State as AgentState
+from fleetgp import inducing
+from fleetgp.gp.learner import Learner
 from fleetgp.wire import codec
 from fleetgp.wire.convert import to_array
 from fleetgp.wire.freeze import freeze, thaw
@@ -269,3 +272,50 @@ def test_one_liar_among_three_neither_draws_the_basis_nor_has_one_published(desk
 def _slope(tune: Ascent) -> np.ndarray:
     assert tune.best is not None
     return np.concatenate([slope.ravel() for slope in tune.best.slope.values()])
+
+
+UNSOUND_PROPOSALS: list[tuple[str, dict[str, Any], str]] = [
+    ("NaN inputs", {"values": {"inducing": raw(12, 2, value=np.nan), "log_lengthscale": raw(2)}}, "tuning_finite"),
+    ("inputs of another number", {"values": {"inducing": raw(3, 2), "log_lengthscale": raw(2)}}, "tuning_shape"),
+    ("values of something else", {"values": {"noise": raw(2)}}, "tuning_shape"),
+    ("a lengthscale beyond sense", {"values": {"inducing": raw(12, 2), "log_lengthscale": raw(2, value=800.0)}}, "tuning_range"),
+    ("a column that is not there", {"columns": (0, 10**6)}, "tuning_range"),
+    ("a belief of another size", {"precision": raw(1, 3)}, "tuning_shape"),
+    ("a belief in nothing", {"precision": raw(1, 17 * 18 // 2, value=-1.0)}, "numerical"),
+    ("another basis", {"basis": 77}, "tuning_other_basis"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"), [case[1:] for case in UNSOUND_PROPOSALS], ids=[case[0] for case in UNSOUND_PROPOSALS]
+)
+def test_an_unsound_proposal_is_counted_by_the_agent_and_changes_nothing(
+    desk: Desk, changes: dict[str, Any], reason: str
+) -> None:
+    proposal = msgspec.structs.replace(codec.decode(desk.proposal, Tuning), **changes)
+    after, effects = agent.step(desk.agents["a"], TuningArrived(desk.at_ms, msgspec.msgpack.encode(proposal)))
+    assert after is desk.agents["a"]
+    assert [effect.reason for effect in effects if not isinstance(effect, Publish)] == [reason]
+    assert len(effects) == 1
+
+
+def test_a_learnt_basis_takes_likelihoods_along_and_never_the_prior(begun: Any) -> None:
+    """On it every agent knows exactly what the others told: its own part is taken out as it was mapped there."""
+    state, agents = begun
+    old = state.feature_map.shared
+    shared = inducing.make(old.kernel, old.columns, old.Z + 0.05, 0.9 * old.lengthscale)
+    after = basis.tuned(state, state.feature_map._replace(shared=shared), 0.9)
+    assert after.basis == state.basis + 1
+    assert set(after.answers) == set(AGENTS)
+    payload = codec.encode(fleets.model(after, BEGUN * TICK_MS))
+    for name in AGENTS:
+        moved, effects = agent.step(agents[name], ModelArrived(BEGUN * TICK_MS, payload))
+        assert effects == []
+        assert isinstance(moved.learner, Learner)
+        others = {other: answer for other, answer in after.answers.items() if other != name}
+        known, expected = (
+            moved.learner.knowledge.belief,
+            fleets.belief(msgspec.structs.replace(after, answers=others)),
+        )
+        np.testing.assert_allclose(known.precision, expected.precision, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(known.shift, expected.shift, rtol=1e-9, atol=1e-9)

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from fleetgp import inducing
 from fleetgp.arrays import Array
-from fleetgp.covariances import Covariance, Periodic, Stationary, total, total_slopes, traced
+from fleetgp.covariances import Covariance, Periodic, Stationary, covariance, total, total_slopes, traced
 from fleetgp.fourier import fourier
-from fleetgp.kernels import covariance
+from fleetgp.gp.hierarchy import Start
+from fleetgp.wire.freeze import freeze, thaw
 
 RARE = settings(max_examples=40, deadline=None, derandomize=True)
 SEED = st.integers(0, 10**6)
@@ -123,3 +124,14 @@ def test_random_fourier_features_are_the_covariance_on_average(kernel: str) -> N
     np.testing.assert_allclose(F @ F.T, expected, atol=5 * 2.0 / math.sqrt(40_000))
     np.testing.assert_allclose(np.sum(F**2, axis=1), 2.0, rtol=1e-12)
     np.testing.assert_array_equal(features.residual_variance(X), 0.0)
+
+
+@pytest.mark.parametrize("name", [*ALL, "word"])
+def test_a_frozen_start_comes_back_with_its_kernel(name: str) -> None:
+    """What a learner holds is frozen by its types: a kernel is among them whole."""
+    kernel = ALL.get(name, "matern52")
+    Z = np.random.default_rng(2).standard_normal((3, 2))
+    parameters = np.ones(2) if isinstance(kernel, str) else np.exp(kernel.values)
+    back = thaw(freeze(Start(Z, Z, parameters, np.ones(2), np.ones(1), kernel=kernel)), Start)
+    np.testing.assert_array_equal(covariance(back.kernel, Z, Z, parameters), covariance(kernel, Z, Z, parameters))
+    assert type(back.kernel) is type(kernel)

@@ -31,7 +31,9 @@ def test_all_models_on_one_recording(given: list[str], tmp_path: Path, capsys: p
     assert cli.backtest([*given, "--json", str(target), "--model", *MODELS]) == 0
     reports: dict[Model, Any] = json.loads(target.read_text())["models"]
     assert list(reports) == list(MODELS)
-    assert len({report["overall"]["rmse"] for report in reports.values()}) == len(MODELS)
+    # in so short a recording no average of pFedGP is far enough from an agent's own lengthscale to be taken
+    assert len({report["overall"]["rmse"] for model, report in reports.items() if model != "pfedgp"}) == len(MODELS) - 1
+    assert 0 < reports["pfedgp"]["bytes_per_round"] < 0.1 * reports["full"]["bytes_per_round"]
     assert len({(report["frames"], report["overall"]["n"]) for report in reports.values()}) == 1
     for model, report in reports.items():
         assert report["model"] == model

@@ -2,6 +2,7 @@
 #
 #   make demo ARGS="--headless --seconds 30"      flags for the demo
 #   make test ARGS="-k journal"                   flags for pytest
+#   make test WORKERS=0                           all in one process; otherwise files go to as many workers as there are cores
 #   make VENV=/tmp/venv PYTHON=python3.13 test    another environment, another Python
 
 .POSIX:
@@ -12,6 +13,7 @@
 VENV = .venv
 PYTHON =
 ARGS =
+WORKERS = auto
 
 BIN = $(VENV)/bin
 INPUTS = pyproject.toml constraints.txt
@@ -26,7 +28,7 @@ demo: $(VENV)/.installed-demo  ## a whole fleet on this machine: broker, devices
 	@$(BIN)/fleetgp demo $(ARGS)
 
 test: $(VENV)/.installed-dev  ## all tests (those in a browser are skipped by name where no Chromium is)
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: format lint layers types docs-check  ## seconds: format, lint, import rules, types, generated docs in step
 

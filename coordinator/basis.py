@@ -117,6 +117,8 @@ def _placed(state: State, new: State, pooled: Moments) -> tuple[State, float]:
     if new.centres is None or not _is_settled(state):
         return new, 1.0
     basis, readings = new.feature_map, float(np.max(pooled.n))
+    if basis.shared is not None and basis.shared.columns != placement.columns(basis.shape):
+        return new, 1.0  # they look at something else than the centres do
     if basis.shared is not None and not _is_elsewhere(state, basis, basis.shared, new.centres, readings):
         return new, 1.0
     shared = placement.place(state.schema.kernel, basis.shape, basis.scaling, new.centres.place)

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from coordinator import intake, proposals
-from coordinator.state import Ascent, Evidence, State
+from coordinator.state import Ascent, Choice, Evidence, State
 from fleetgp.errors import PeerError
 from fleetgp.gp.message import Term
 from fleetgp.wire import codec, proposal
@@ -24,8 +24,8 @@ MOST_SLOPE = 1e4
 MOST_READINGS = 1e6
 
 
-def taken(state: State, agent_id: str, payload: bytes) -> Ascent:
-    """The tuning under way with one more answer.
+def taken(state: State, agent_id: str, payload: bytes) -> State:
+    """The state with one more answer to the tuning, or the choice, that is under way.
 
     Raises PeerError; codes beside those of any message: ``other_agent``, ``stale_step`` (of an earlier proposal, or when nothing
     is proposed), ``not_asked``, ``repeated``.
@@ -33,18 +33,21 @@ def taken(state: State, agent_id: str, payload: bytes) -> Ascent:
     message = codec.decode(payload, Gradient)
     if message.agent != agent_id:
         raise PeerError("other_agent", f"a message of {message.agent!r} came on the topic of {agent_id!r}")
-    tune = state.tuning
-    if tune is None or (message.origin, message.step) != (state.origin, tune.step):
+    tune = state.tuning or state.choice
+    if tune is None or not tune.asked or (message.origin, message.step) != (state.origin, tune.step):
         raise PeerError("stale_step", f"{agent_id} answers proposal {message.origin}/{message.step}, which is over")
     if tune.asked and agent_id not in tune.asked:
         raise PeerError("not_asked", f"{agent_id} was not asked")
     if agent_id in tune.answers:
         raise PeerError("repeated", f"{agent_id} answered {message.step} already")
     answers = {**tune.answers, agent_id: _evidence(state, tune, message)}
-    return msgspec.structs.replace(tune, answers=answers)
+    tune = msgspec.structs.replace(tune, answers=answers)
+    if isinstance(tune, Choice):
+        return msgspec.structs.replace(state, choice=tune)
+    return msgspec.structs.replace(state, tuning=tune)
 
 
-def _evidence(state: State, tune: Ascent, message: Gradient) -> Evidence:
+def _evidence(state: State, tune: Ascent | Choice, message: Gradient) -> Evidence:
     """What a message says. Raises PeerError ``shape``, ``finite``, ``negative``, ``range`` or ``indefinite``."""
     Q, F = tune.deviation_var.shape
     precision = from_triangles(to_array(message.precision, (Q, F * (F + 1) // 2), "precision"), F)

@@ -10,7 +10,7 @@ import numpy as np
 
 from coordinator import basis as moving
 from coordinator import fleet, intake, mixed_proposals
-from coordinator.state import Place, State
+from coordinator.state import Chosen, State
 from fleetgp import inducing, placement
 from fleetgp.arrays import Array
 from fleetgp.features import BLOCKS, Basis
@@ -130,7 +130,7 @@ def improved(values: dict[str, Array], prior_var: Array, belief: Belief) -> Arra
     return np.concatenate((prior_var[:, :-size], np.tile(scale[:, None], (1, size))), axis=1)
 
 
-def tuned(state: State, place: Place, kept: float) -> State:
+def tuned(state: State, place: Chosen, kept: float) -> State:
     """The state on the basis of a step; kept: what is left of the weight of a term that is taken there."""
     if state.mixture is not None:
         return mixed_proposals.tuned(state, place.values, kept)

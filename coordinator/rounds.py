@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from coordinator import basis, closing, fleet, gradients, intake, mixed, tuning
+from coordinator import averaging, basis, choosing, closing, fleet, gradients, intake, mixed, tuning
 from coordinator.state import (
     Answer,
     BootstrapArrived,
@@ -31,7 +31,7 @@ from coordinator.state import (
 from fleetgp.errors import PeerError
 from fleetgp.gp import hyper
 from fleetgp.wire import codec
-from fleetgp.wire.messages import Bootstrap, RoundNotice, Summary
+from fleetgp.wire.messages import Bootstrap, Gradient, RoundNotice, Summary
 
 FORGOTTEN = 1e-3
 
@@ -61,16 +61,19 @@ def _taken(state: State, event: BootstrapArrived | SummaryArrived | GradientArri
         case SummaryArrived():
             return _take_answer(state, event.agent_id, event.payload)
         case GradientArrived():
-            return msgspec.structs.replace(state, tuning=gradients.taken(state, event.agent_id, event.payload))
+            message = codec.decode(event.payload, Gradient)
+            if averaging.is_answer(state, message):
+                return averaging.taken(state, event.agent_id, message)
+            return gradients.taken(state, event.agent_id, event.payload)
 
 
 def _take_moments(state: State, agent_id: str, payload: bytes) -> State:
     bootstrap = intake.bootstrap(payload, agent_id)
-    known = state.told.get(agent_id)
+    known = state.told.get(agent_id) or state.averaging.members.get(agent_id)
     _check_newer(bootstrap, known)
     schema = state.schema
     if schema is None or bootstrap.schema.signature() != schema.signature():
-        if _names(state) - {agent_id}:
+        if {*_names(state), *state.averaging.members} - {agent_id}:
             raise _other_schema(agent_id, bootstrap.schema.signature())
         # nobody else is in the fleet: what it watches is for this agent to say, also when it changes its mind
         schema = intake.common(bootstrap.schema)
@@ -80,6 +83,10 @@ def _take_moments(state: State, agent_id: str, payload: bytes) -> State:
         return _without(state, agent_id)
     _check_room(state, agent_id)
     told = Told(bootstrap.incarnation, bootstrap.sequence, state.round, found)
+    if not bootstrap.has_summary:
+        state = msgspec.structs.replace(_without(state, agent_id), schema=schema)
+        return averaging.joined(state, agent_id, told)
+    state = averaging.without(state, agent_id)
     return msgspec.structs.replace(state, schema=schema, told={**state.told, agent_id: told})
 
 
@@ -88,7 +95,7 @@ def _without(state: State, agent_id: str) -> State:
     told = {name: one for name, one in state.told.items() if name != agent_id}
     answers = {name: one for name, one in state.answers.items() if name != agent_id}
     sums = {name: one for name, one in state.sums.items() if name != agent_id}
-    return msgspec.structs.replace(state, told=told, answers=answers, sums=sums)
+    return averaging.without(msgspec.structs.replace(state, told=told, answers=answers, sums=sums), agent_id)
 
 
 def _take_answer(state: State, agent_id: str, payload: bytes) -> State:
@@ -157,9 +164,10 @@ def _check_newer(message: Bootstrap | Summary, known: Told | Answer | None) -> N
 
 
 def _check_room(state: State, agent_id: str) -> None:
-    if agent_id in state.told or agent_id in state.answers:
+    known = {*_names(state), *state.averaging.members}
+    if agent_id in known:
         return
-    if len(_names(state)) >= state.config.most_agents:
+    if len(known) >= state.config.most_agents:
         raise PeerError("too_many_agents", f"{state.config.most_agents} agents are known already")
 
 
@@ -209,7 +217,10 @@ def _span_ms(state: State) -> int:
 
 def _close(state: State, current: Round, at_ms: int) -> tuple[State, list[Effect]]:
     state, note = _renewed(_forget(state))
-    turned = tuning.turn(state, at_ms)
+    turned = tuning.turn(state, at_ms) if choosing.is_over(state) else choosing.turn(state, at_ms)
+    if not turned.payload:  # one proposal at a time
+        averaged = averaging.turn(turned.state, at_ms)
+        turned = turned._replace(state=averaged.state, payload=averaged.payload)
     state = turned.state
     payload = b""
     if state.feature_map is not None:
@@ -239,7 +250,11 @@ def _renewed(state: State) -> tuple[State, str]:
     """What is learnt when a round closes, and a word on a new basis."""
     if state.schema is not None and state.schema.is_mixed:
         return mixed.renew(state)
-    return basis.renew(closing.move_centres(closing.improve_scales(state)))
+    state = closing.move_centres(closing.improve_scales(state))
+    if choosing.is_asking(state):  # candidates are judged on one basis; a few rounds later it may change
+        return state, ""
+    new, note = basis.renew(state)
+    return choosing.carried(state, new), note
 
 
 def _forget(state: State) -> State:

@@ -174,4 +174,6 @@ class Coordinator:
             "basis": float(state.basis),
             "agents_known": float(len({*state.told, *state.answers})),
             "agents_included": float(len(state.answers)),
+            "tuning_steps": float(state.steps),
+            "tuning_taken_back": float(state.tuning.taken_back if state.tuning is not None else 0),
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import msgspec
+import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.features import Basis
@@ -13,6 +14,7 @@ from fleetgp.gp.ascent import Momentum
 from fleetgp.gp.hierarchy import Shared
 from fleetgp.gp.hyper import Scales
 from fleetgp.gp.message import Term
+from fleetgp.inducing import Inducing
 from fleetgp.placement import Centres, Sums
 from fleetgp.scaling import Moments
 from fleetgp.schema import Schema
@@ -30,7 +32,7 @@ class CoordinatorConfig(msgspec.Struct, frozen=True, kw_only=True):
     answer_s: float = 5.0
     half_life_rounds: float = 10_000.0
     most_agents: int = 10_000
-    tuning: bool = False
+    tuning: bool = True
     tuning_rounds: int = 1
 
 
@@ -99,16 +101,34 @@ class Place(msgspec.Struct, frozen=True):
     prior_var: Array
 
 
+class HeldOut(msgspec.Struct, frozen=True):
+    """How an agent foresaw frames held out under the live basis: nats of so many readings."""
+
+    incarnation: int
+    nats: float
+    readings: float
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """The step that foresees held-out frames best: its values and prior variance [Q, F]; gain: nats per reading that it is better
+    by than the live basis; loss: of an agent in the middle."""
+
+    values: dict[str, Array]
+    prior_var: Array
+    gain: float
+    loss: float
+
+
 class Ascent(msgspec.Struct, frozen=True):
     """A tuning of the basis under way.
 
     basis: live when it began; deviation_var [Q, F]: of then; prior_var [Q, F]: that of inducing features follows their
-    lengthscales by EM, the others' stays; middle: where values began, which is the middle of their priors. began: number of its first step; step: of the one that is being answered; asked:
-    agents that are to answer; since_round: when that was asked; answers: so far. values, rate: the proposal, in scaled inputs,
-    and by how much it may have moved; moments: Adam's at it; is_back: the step before was worse. best: the step with
-    the most evidence, from which it climbs on; first: the live basis; chosen: the step that foresees frames
-    held out best; gain: nats per reading of these that it is better by than the live basis; still: steps since then. taken_back:
-    steps that had less evidence than the best.
+    lengthscales by EM, the others' stays; middle: where values began, which is the middle of their priors. began: number of its
+    first step; step: of the one that is being answered; asked: agents that are to answer; since_round: when that was asked;
+    answers: so far. values, rate: the proposal, in scaled inputs, and by how much it may have moved; moments: Adam's at it;
+    is_back: the step before was worse. best: the step with the most evidence, from which it climbs on; first: what was
+    answered of the live basis, None until it was; still: steps in a row that did not foresee clearly better than one before;
+    risen: nats of evidence per reading that the steps have gained; taken_back: steps that had less evidence than the best.
     """
 
     basis: int
@@ -125,11 +145,74 @@ class Ascent(msgspec.Struct, frozen=True):
     is_back: bool = False
     answers: dict[str, Evidence] = {}
     best: Place | None = None
-    first: Place | None = None
-    chosen: Place | None = None
-    gain: float = 0.0
+    first: dict[str, HeldOut] | None = None
+    chosen: Chosen | None = None
     still: int = 0
+    risen: float = 0.0
     taken_back: int = 0
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """What the nonlinear part of a basis may look at, in words, and the inducing inputs."""
+
+    name: str
+    shared: Inducing
+
+
+class Likelihood(msgspec.Struct, frozen=True):
+    """constant - v^T P v / 2 + h^T v, the log density of readings given the shared weights."""
+
+    term: Term
+    constant: float
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """A choice of what the basis looks at, over several sweeps through the candidates, each with other recent frames.
+
+    candidates: between which, inducing inputs of some time first; sums: log p(y | v) of all that was answered to each so far,
+    on the linear part of today; first, first_readings: the same of the first sweep alone; readings behind it, sweeps made, loss: what the past would lose at each, as last told; due:
+    frames of an agent from which the next sweep begins. Of a sweep under way: asked, empty while there is none; began, step,
+    since_round, answers, deviation_var as of an Ascent; heard: what was answered to the first candidates.
+    """
+
+    candidates: tuple[Candidate, ...]
+    prior_var: Array
+    sums: tuple[Likelihood, ...] = ()
+    first: tuple[Likelihood, ...] = ()
+    readings: float = 0.0
+    first_readings: float = 0.0
+    sweeps: int = 0
+    loss: tuple[float, ...] = ()
+    due: float = 0.0
+    basis: int = 0
+    deviation_var: Array = msgspec.field(default_factory=lambda: np.zeros((0, 0)))
+    asked: tuple[str, ...] = ()
+    began: int = 0
+    step: int = 0
+    since_round: int = 0
+    heard: tuple[dict[str, Evidence], ...] = ()
+    answers: dict[str, Evidence] = {}
+    values: dict[str, Array] = {}
+
+
+class Way(msgspec.Struct, frozen=True):
+    """How far [D] an agent's own steps went from the average, on so many readings."""
+
+    readings: float
+    way: Array
+
+
+class Averaging(msgspec.Struct, frozen=True):
+    """pFedGP's average: members: agents that share it and nothing else, by what they told last; values [D]: log lengthscale of
+    their private layers, None before the first; step: its number; since_round: when it was told; answers: to it so far; averages: how many
+    were answered."""
+
+    members: dict[str, Told] = {}
+    values: Array | None = None
+    step: int = 0
+    since_round: int = 0
+    answers: dict[str, Way] = {}
+    averages: int = 0
 
 
 class State(msgspec.Struct, frozen=True):
@@ -139,8 +222,10 @@ class State(msgspec.Struct, frozen=True):
     while there is none; based_on: readings behind its scaling, per input [K]; placed_on: readings when its inducing inputs
     were placed. mixture: shared values where channels are mixed. scales: prior variances by block. centres: where inducing inputs may go, None where none are wanted; sums:
     what agents told of their frames near them since the last close; moves, told_frames: rounds in which the centres moved
-    and frames behind that. next_ms: when the next round opens. tuning: of the basis, None while none is under way; steps: of
+    and frames behind that. next_ms: when the next round opens. tuning: of the basis, choice: of what it looks at, None while none is under way; is_chosen:
+    whether it is over; steps: of
     all tunings so far; tuned_on: frames of the fleet when the last one began; is_tuned: whether the inducing inputs came of one.
+    averaging: of private layers, whatever else there is.
     """
 
     config: CoordinatorConfig
@@ -162,9 +247,12 @@ class State(msgspec.Struct, frozen=True):
     answers: dict[str, Answer] = {}
     told: dict[str, Told] = {}
     tuning: Ascent | None = None
+    choice: Choice | None = None
+    is_chosen: bool = False
     steps: int = 0
     tuned_on: float = 0.0
     is_tuned: bool = False
+    averaging: Averaging = Averaging()
 
 
 class BootstrapArrived(msgspec.Struct, frozen=True, tag="bootstrap", array_like=True):

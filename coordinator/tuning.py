@@ -2,7 +2,8 @@
 
 A step rides on the close of a round. Agents answer a proposal with their message, its constant, and a gradient under the
 fleet's belief of the step before; the coordinator adds them up, takes a step that lowered the evidence back, and goes on by
-Adam. When nothing more is gained, or after so many steps, the best proposal becomes the next basis, if it is worth one.
+Adam. What counts in the end are frames that were held out: the step that foresees them best becomes the next basis, if it does
+so by enough (docs/adr/0015).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import msgspec
 import numpy as np
 
 from coordinator import proposals
-from coordinator.state import Ascent, Place, State
+from coordinator.state import Ascent, Chosen, Evidence, HeldOut, Place, State
 from fleetgp.arrays import Array
 from fleetgp.errors import NotFinite, NumericalError
 from fleetgp.gp import aggregate, ascent, moves
@@ -34,13 +35,13 @@ DECAY = 0.95
 BACK = 0.5
 LEAST_RATE = 0.01
 MOST_STEPS = 24
-# steps in a row that foresee frames held out no better than an earlier one, and end a tuning
-STILL_STEPS = 5
+# steps in a row that foresee frames held out better than an earlier one by less than this, and end a tuning
+STILL_STEPS, STILL = 5, 5e-4
 # An agent's slope counts up to so many times the fleet's median, per reading: no single one draws the basis alone.
 MOST_PULL = 5.0
 # What a basis must gain, in nats per reading of frames held out. A past of which a share e of the noise is lost foresees e / 2
-# nats worse at first; and on a few hundred frames of agents that one weather moves, the gain of
-# the best of some steps errs by half a hundredth.
+# nats worse at first; and on a few hundred frames of agents that one weather moves, the gain of the best of some steps errs by
+# half a hundredth.
 LEAST_GAIN = 0.01
 # nats per reading that one agent's gain counts for at most
 MOST_GAIN = 1.0
@@ -62,19 +63,19 @@ def turn(state: State, at_ms: int) -> Turn:
     if tune is None:
         return _begun(state, at_ms) if _is_due(state) else Turn(state)
     if not state.config.tuning:
-        return _ended(state, at_ms, "tuning given up: it was switched off")
+        return ended(state, at_ms, "tuning given up: it was switched off")
     if state.basis != tune.basis:
         again = msgspec.structs.replace(state, tuned_on=0.0)
-        return _ended(again, at_ms, "tuning given up: the basis has changed meanwhile")
+        return ended(again, at_ms, "tuning given up: the basis has changed meanwhile")
     if state.round < tune.since_round + state.config.tuning_rounds:
         return Turn(state)
     if len(tune.answers) < max(1.0, LEAST_SHARE * len(tune.asked)):
-        return _ended(state, at_ms, f"tuning given up: {len(tune.answers)} of {len(tune.asked)} agents answered")
+        return ended(state, at_ms, f"tuning given up: {len(tune.answers)} of {len(tune.asked)} agents answered")
     try:
         tune = _stepped(tune)
         return _concluded(state, tune, at_ms) if _is_over(tune) else _proposed(state, tune, at_ms)
     except NumericalError as err:
-        return _ended(state, at_ms, f"tuning given up: {err}")
+        return ended(state, at_ms, f"tuning given up: {err}")
 
 
 def _is_due(state: State) -> bool:
@@ -99,7 +100,7 @@ def _begun(state: State, at_ms: int) -> Turn:
         middle=values,
         began=state.steps + 1,
         step=state.steps,
-        asked=_asked(state),
+        asked=asked(state),
         since_round=state.round,
         values=values,
         rate=RATE,
@@ -110,7 +111,7 @@ def _begun(state: State, at_ms: int) -> Turn:
     return turned._replace(note=f"a tuning of the basis begins with {len(tune.asked)} agents")
 
 
-def _asked(state: State) -> tuple[str, ...]:
+def asked(state: State) -> tuple[str, ...]:
     """Those that answered the last rounds, other ones at another tuning."""
     names = sorted(state.answers, key=lambda name: (-state.answers[name].round, name))
     if len(names) <= MOST_ASKED:
@@ -147,7 +148,7 @@ def _proposed(state: State, tune: Ascent, at_ms: int) -> Turn:
     return Turn(msgspec.structs.replace(state, tuning=tune, steps=tune.step), payload=codec.encode(message))
 
 
-def _ended(state: State, at_ms: int, note: str, gain: float | None = None) -> Turn:
+def ended(state: State, at_ms: int, note: str, gain: float | None = None) -> Turn:
     """No tuning is under way any more; agents let go of the frames that they kept for it."""
     message = Tuning(at_ms=at_ms, origin=state.origin, basis=state.basis, step=state.steps, began=state.steps)
     return Turn(msgspec.structs.replace(state, tuning=None), note, gain, codec.encode(message))
@@ -163,9 +164,13 @@ def _stepped(tune: Ascent) -> Ascent:
     if not here.slope:
         raise NotFinite("no agent told a gradient")
     if tune.first is None:
-        return _moved(msgspec.structs.replace(tune, first=here), here, tune.rate)
-    tune = _chosen(tune, tune.first, here)
-    if _difference(tune, best, here) >= 0.0:
+        first = {
+            name: HeldOut(one.incarnation, one.held_out, one.held_out_readings) for name, one in tune.answers.items()
+        }
+        return _moved(msgspec.structs.replace(tune, first=first), here, tune.rate)
+    rise = _rise(tune, best, here)
+    tune = _chosen(msgspec.structs.replace(tune, risen=tune.risen + max(rise, 0.0)), tune.first, here)
+    if rise >= 0.0:
         return _moved(msgspec.structs.replace(tune, is_back=False), here, DECAY * tune.rate)
     back = msgspec.structs.replace(tune, is_back=True, taken_back=tune.taken_back + 1)
     return _moved(back, best, BACK * tune.rate)
@@ -184,31 +189,31 @@ def _moved(tune: Ascent, best: Place, rate: float) -> Ascent:
     )
 
 
-def _chosen(tune: Ascent, first: Place, here: Place) -> Ascent:
+def _chosen(tune: Ascent, first: dict[str, HeldOut], here: Place) -> Ascent:
     """The tuning with this step chosen, where it is better than any before: foresees held-out frames better, or, where what is
     shared serves those that join more than those that know their own frames, has more evidence."""
-    gain = _evidence_gain(tune, first, here) if proposals.is_for_joiners(tune.values) else _gain(first, here)
-    if gain > tune.gain:
-        return msgspec.structs.replace(tune, chosen=here, gain=gain, still=0)
-    return msgspec.structs.replace(tune, still=tune.still + 1)
+    gain = min(tune.risen, MOST_GAIN) if proposals.is_for_joiners(tune.values) else _gain(first, tune.answers)
+    best = tune.chosen.gain if tune.chosen is not None else 0.0
+    still = tune.still + 1 if gain < best + STILL else 0
+    if gain <= best:
+        return msgspec.structs.replace(tune, still=still)
+    loss = float(np.median([one.loss for one in tune.answers.values()]))
+    return msgspec.structs.replace(tune, chosen=Chosen(here.values, here.prior_var, gain, loss), still=still)
 
 
-def _evidence_gain(tune: Ascent, first: Place, here: Place) -> float:
-    """Nats per reading by which a step has more evidence than the live basis."""
-    both = _both(first, here)
-    readings = sum(here.answers[name].readings for name in both)
-    return min(_difference(tune, first, here) / max(readings, 1.0), MOST_GAIN)
-
-
-def _gain(first: Place, here: Place) -> float:
+def _gain(first: dict[str, HeldOut], answers: dict[str, Evidence]) -> float:
     """Nats per reading by which a step foresees held-out frames better than the live basis; nothing where it does not for most
     of the agents: no single one makes a basis, whatever it tells."""
     gains, readings = [], []
-    for name in _both(first, here):
-        now, before = here.answers[name], first.answers[name]
-        if now.held_out_readings and now.held_out_readings == before.held_out_readings:
-            gains.append((now.held_out - before.held_out) / now.held_out_readings)
-            readings.append(now.held_out_readings)
+    for name, now in sorted(answers.items()):
+        before = first.get(name)
+        is_same = before is not None and (before.incarnation, before.readings) == (
+            now.incarnation,
+            now.held_out_readings,
+        )
+        if before is not None and is_same and before.readings:
+            gains.append((now.held_out - before.nats) / before.readings)
+            readings.append(before.readings)
     if not gains or float(np.median(gains)) <= 0.0:
         return 0.0
     return float(np.average(np.clip(gains, -MOST_GAIN, MOST_GAIN), weights=readings))
@@ -238,15 +243,16 @@ def _slope(tune: Ascent) -> dict[str, Array]:
     return total
 
 
-def _difference(tune: Ascent, best: Place, here: Place) -> float:
-    """Nats by which one place has more evidence than another, by the agents that answered at both.
+def _rise(tune: Ascent, best: Place, here: Place) -> float:
+    """Nats per reading by which one place has more evidence than another, by the agents that answered at both.
 
     Raises NotFinite where there are too few of these.
     """
     both = _both(best, here)
     if len(both) < max(1.0, LEAST_SHARE * len(tune.asked)):
         raise NotFinite("other agents answered than before")
-    return _score(tune, here, both) - _score(tune, best, both)
+    readings = sum(here.answers[name].readings for name in both)
+    return (_score(tune, here, both) - _score(tune, best, both)) / readings
 
 
 def _both(one: Place, other: Place) -> list[str]:
@@ -278,11 +284,11 @@ def _is_over(tune: Ascent) -> bool:
 def _concluded(state: State, tune: Ascent, at_ms: int) -> Turn:
     """The best step as the next basis, where it gains enough and little enough is lost by it."""
     word = f"{tune.step - tune.began + 1} steps, {tune.taken_back} taken back"
-    if tune.chosen is None or not tune.gain > 0:
-        return _ended(state, at_ms, f"tuning over ({word}): no better basis was found")
-    loss = float(np.median([one.loss for one in tune.chosen.answers.values()]))
-    gain = f"{tune.gain:.4f} nats per reading"
-    if not loss <= moves.MOST_LOSS or not tune.gain >= LEAST_GAIN + loss / 2:
-        return _ended(state, at_ms, f"tuning over ({word}): {gain} are not worth what a new basis loses")
-    moved = proposals.tuned(state, tune.chosen, 1.0 / (1.0 + loss))
-    return _ended(moved, at_ms, f"new basis: learnt by gradients ({word}), {gain} better", tune.gain)
+    chosen = tune.chosen
+    if chosen is None:
+        return ended(state, at_ms, f"tuning over ({word}): no better basis was found")
+    gain = f"{chosen.gain:.4f} nats per reading"
+    if not chosen.loss <= moves.MOST_LOSS or not chosen.gain >= LEAST_GAIN + chosen.loss / 2:
+        return ended(state, at_ms, f"tuning over ({word}): {gain} are not worth what a new basis loses")
+    moved = proposals.tuned(state, chosen, 1.0 / (1.0 + chosen.loss))
+    return ended(moved, at_ms, f"new basis: learnt by gradients ({word}), {gain} better", chosen.gain)

@@ -138,6 +138,7 @@ def layers(data: LayerData, spans: pd.DataFrame, colours: Palette) -> Drawing:
     """What the expectation is made of: one line a layer about zero."""
     base = alt.Chart(data.points).encode(x=_time_axis(is_labelled=False))
     axis = alt.Axis(title=None, tickCount=3, minExtent=AXIS_WIDTH, maxExtent=AXIS_WIDTH, grid=False)
+    scale = alt.Scale(domain=list(data.extent), nice=False)
     shown = {"shared": colours.expected, "deviation": colours.deviation, "local": colours.local}
     zero = alt.Chart(pd.DataFrame({"zero": [0.0]})).mark_rule(color=colours.quiet, opacity=0.6).encode(y="zero:Q")
     tooltip = [
@@ -145,10 +146,10 @@ def layers(data: LayerData, spans: pd.DataFrame, colours: Palette) -> Drawing:
         *(alt.Tooltip(f"{name}:Q", title=labels.LAYER_LEGEND[name], format="+.3~g") for name in shown),
     ]
     lines = [
-        base.mark_line(color=colour, strokeWidth=1.4).encode(y=alt.Y(f"{name}:Q", axis=axis))
+        base.mark_line(color=colour, strokeWidth=1.4, clip=True).encode(y=alt.Y(f"{name}:Q", axis=axis, scale=scale))
         for name, colour in shown.items()
     ]
-    points = base.mark_circle(size=30, opacity=0).encode(y="shared:Q", tooltip=tooltip)
+    points = base.mark_circle(size=30, opacity=0, clip=True).encode(y="shared:Q", tooltip=tooltip)
     return _finish(alt.layer(_shades(spans, colours, data.points), zero, *lines, points), LAYERS_HEIGHT)
 
 
@@ -199,7 +200,7 @@ def legend(colours: Palette, *, with_layers: bool = False) -> Drawing:
         base.transform_filter("datum.what == 'anomaly'").mark_circle(size=40, color=colours.anomaly, opacity=1),
         *(
             base.transform_filter(f"datum.what == '{name}'").mark_tick(
-                orient="horizontal", size=20, thickness=2.5, color=colour
+                orient="horizontal", size=20, thickness=2.5, color=colour, opacity=1
             )
             for name, colour in strokes.items()
         ),

@@ -96,8 +96,8 @@ def _channel(channel: ChannelData, data: DeviceData, colours: Palette) -> None:
     st.altair_chart(charts.channel(channel, data.spans, colours), key=f"channel_{channel.name}")
     if channel.readings == 0:
         st.caption(labels.NO_CHANNEL_DATA)
-    else:
-        st.altair_chart(charts.residuals(channel, data.spans, colours), key=f"residuals_{channel.name}")
+        return
+    st.altair_chart(charts.residuals(channel, data.spans, colours), key=f"residuals_{channel.name}")
     if channel.layers is not None:
         st.altair_chart(charts.layers(channel.layers, data.spans, colours), key=f"layers_{channel.name}")
         st.caption(channel.layers.sentence)

@@ -112,7 +112,7 @@ NO_LAYERS = (
     "What the expectations are made of is not told in this range: the agent is of an earlier version, or its setting "
     "`agent.layers` is off."
 )
-ALONE_LINE = "Nothing of it is from the fleet yet: the device learns alone."
+ALONE_LINE = "Nothing of it is from the fleet: the device learns alone."
 EVENTS_TITLE = "Anomalies"
 NO_EVENTS = "No anomaly of this device is on record."
 NO_CHANNEL_DATA = "No readings of this channel in this range."
@@ -141,7 +141,8 @@ def level_line(unit: str, expected: float, fleet: float, even: float) -> str:
     if abs(own) <= even:
         return f"Runs where the fleet would have it: at {quantity(expected, unit, even)} on average."
     word, there = "above" if own > 0 else "below", quantity(fleet, unit, own)
-    return f"Runs {quantity(abs(own), unit)} {word} where the fleet would have it: at {quantity(expected, unit, own)}, not {there}."
+    here = quantity(expected, unit, own)
+    return f"Runs {quantity(abs(own), unit)} {word} where the fleet would have it, all else as it is: at {here}, not {there}."
 
 
 def step_line(unit: str, shared: float, own: float) -> str:

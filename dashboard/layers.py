@@ -19,20 +19,22 @@ NAMES = ("shared", "deviation", "local")
 COLUMNS = (*(f".{name}" for name in NAMES), ".pull")
 # a device that forgets where it was in more frames than this has no level worth telling
 LEAST_PULL = 0.02
+RARE = 0.01  # share of points that may reach beyond the axis, on each side
 EVEN = 0.1  # of half the band's width: who runs no further from the fleet's level runs as the fleet does
 
 
 @dataclass(frozen=True)
 class LayerData:
-    """points: the three layers, mean over the frames of each point. sentence: what they say, in words."""
+    """points: the three layers, mean over the frames of each point. sentence: what they say, in words. extent: of the axis."""
 
     points: pd.DataFrame
     sentence: str
+    extent: tuple[float, float]
 
 
 def is_level(schema: Schema | None) -> bool:
     """Whether layers are parts of the level, as with loadings that mix channels, not of the step from the last reading."""
-    return getattr(schema, "mixing", "independent") == "ilmm"
+    return schema is not None and schema.mixing == "ilmm"
 
 
 def layer_data(window: Window, channel: Channel, is_level: bool) -> LayerData | None:
@@ -44,7 +46,15 @@ def layer_data(window: Window, channel: Channel, is_level: bool) -> LayerData | 
     layers = np.array(columns)
     parts = in_own_unit(channel, mean, layers)
     points = pd.DataFrame(dict(zip(NAMES, parts, strict=True)))
-    return LayerData(points, _sentence(window, channel, is_level, layers, parts))
+    return LayerData(points, _sentence(window, channel, is_level, layers, parts), _extent(parts))
+
+
+def _extent(parts: Array) -> tuple[float, float]:
+    """Where the layers [3, n] are but for a few frames: what a model does in its first minutes would press all else flat."""
+    low, high = np.nanquantile(parts, (RARE, 1 - RARE))
+    low, high = min(float(low), 0.0), max(float(high), 0.0)
+    air = 0.1 * (high - low) or 1.0
+    return low - air, high + air
 
 
 def in_own_unit(channel: Channel, mean: Array, layers: Array) -> Array:

@@ -241,7 +241,8 @@ def _answer(state: State, event: RoundOpened) -> tuple[State, list[Effect]]:
     A coordinator that counts rounds from the start again has lost its memory and needs the moments at once. An agent that
     learns without the fleet answers nothing, but takes its leave where it was in the fleet before.
     """
-    if not state.config.parts.shared:
+    of = state.config.parts
+    if not (of.shared or of.kernel):
         return _leave(state, event) if state.bootstrapped else (state, [])
     effects: list[Effect] = []
     total = float(np.max(state.moments.n, initial=0.0))
@@ -254,7 +255,7 @@ def _answer(state: State, event: RoundOpened) -> tuple[State, list[Effect]]:
         told = _bootstrap(state, event, sequence, state.moments)
         effects.append(Publish("bootstrap", told, is_durable=True, key="bootstrap"))
     sent = state.sent
-    if state.basis and state.learner is not None and state.learner.frames:
+    if of.shared and state.basis and state.learner is not None and state.learner.frames:
         sequence += 1
         folded = engine.folded(state.learner)  # once, for all that is told of it
         term, square = engine.summary(folded)
@@ -288,6 +289,7 @@ def _bootstrap(state: State, event: RoundOpened, sequence: int, moments: Moments
         count=to_tensor(moments.n),
         mean=to_tensor(moments.mean),
         centred_square_sum=to_tensor(moments.centred_square_sum),
+        has_summary=state.config.parts.shared,
     )
 
 

@@ -8,7 +8,7 @@ def agent(argv: list[str]) -> int:
     import argparse
     import os
 
-    from fleetgp.models import SELECTABLE
+    from fleetgp.models import MODELS
     from fleetgp.runtime import allocator
     from fleetgp.runtime.arguments import add_arguments, from_arguments
 
@@ -22,7 +22,7 @@ def agent(argv: list[str]) -> int:
     parser.add_argument(
         "--model",
         metavar="NAME",
-        help=f"which parts of the model it works with: {', '.join(SELECTABLE)} (setting agent.model)",
+        help=f"which parts of the model it works with: {', '.join(MODELS)} (setting agent.model)",
     )
     args = parser.parse_args(argv)
     if args.model:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from edge_agent.state import AgentConfig
 from fleetgp.errors import ConfigError
 from fleetgp.gp.learner import Forgetting
-from fleetgp.models import SELECTABLE, Model
+from fleetgp.models import MODELS, Model
 from fleetgp.payloads import plain
 from fleetgp.runtime.settings import Settings
 from fleetgp.schema import Schema
@@ -76,7 +76,7 @@ def agent_config(settings: Settings, schema: Schema | None = None) -> AgentConfi
 
 def model(settings: Settings) -> Model:
     """Which parts of the model the agent works with."""
-    return next(word for word in SELECTABLE if word == settings.text("agent.model"))
+    return next(word for word in MODELS if word == settings.text("agent.model"))
 
 
 def wiring(schema: Schema | Wanted, default_topic: str) -> Wiring:

@@ -32,7 +32,8 @@ class Life:
         fleet = settings.text("fleet")
         subscriptions = [(topic, 1) for topic in self.wiring.topics]
         # what is retained comes again and only the round of now matters: none is worth queueing while this agent is away
-        kinds = ("model", "round", "tuning") if parts(model(settings)).shared else ("round",)
+        of = parts(model(settings))
+        kinds = ["round", *(["model"] if of.shared else []), *(["tuning"] if of.shared or of.kernel else [])]
         subscriptions += [(topics.fleet_wide(fleet, kind), 0) for kind in kinds]
         self.program = Program(settings, Plan("agent", name, tuple(subscriptions), settings.number("agent.health_s")))
         self.files = ChoiceFiles(self.program.folder, self.program.log)

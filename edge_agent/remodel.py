@@ -29,6 +29,10 @@ def under(state: State, config: AgentConfig) -> Remodelled:
     if old.model == config.model:
         return Remodelled(state, "")
     changed = _of_fleet(state) if config.parts.shared else _by_itself(state)
+    if config.parts.shared != old.parts.shared and (config.parts.shared or config.parts.kernel):
+        changed = msgspec.structs.replace(
+            changed, bootstrapped=0.0
+        )  # told anew at once, as of an agent of another kind
     return Remodelled(changed, _said(state, changed, old))
 
 
@@ -75,5 +79,6 @@ def _said(before: State, after: State, old: AgentConfig) -> str:
         if now and not was:
             words.append(f"a private part begins with the last {engine.frames_at_hand(after.learner)} frames")
     if old.parts.shared and not new.parts.shared:
-        words.append("what the fleet knew is not used any more, and the fleet forgets this agent")
+        forgets = "" if new.parts.kernel else ", and the fleet forgets this agent"
+        words.append(f"what the fleet knew is not used any more{forgets}")
     return "; ".join(words)

@@ -299,8 +299,10 @@ class Agent:
         """What changed, in the log: whoever started this in a terminal hears of it there."""
         log, status = self.program.log, self.program.status
         if word != status.state:
-            is_lone = word == "learning" and not self.memory.state.config.parts.shared
-            said = "readings come; learning without the fleet, as agent.model says" if is_lone else WORDS[word]
+            of = self.memory.state.config.parts
+            lone = "only a lengthscale is the fleet's" if of.kernel else "learning without the fleet"
+            is_lone = word == "learning" and not of.shared
+            said = f"readings come; {lone}, as agent.model says" if is_lone else WORDS[word]
             log.info(said, frames=self.memory.state.frame_count, basis=self.memory.state.basis or None)
         elapsed_s = (self.program.clock.now_ms() - self.program.started_ms) / 1000
         if note and note != self.told_note and elapsed_s > QUIET_S:

@@ -106,7 +106,8 @@ class State(msgspec.Struct, frozen=True):
     fleet's next inducing inputs may lie, scaled; empty where none are wanted.
     origin, basis, round: whose and which knowledge is in use; basis 0 = the agent's own. named: which summary of the agent
     that knowledge holds, 0 = none; sent: that one and the newest, oldest first. tuning: of the fleet's basis, where one is
-    under way; nothing that is predicted or told otherwise depends on it.
+    under way; nothing that is predicted or told otherwise depends on it. averaged: origin and step of the average that was
+    answered last (pFedGP).
     """
 
     config: AgentConfig
@@ -134,6 +135,7 @@ class State(msgspec.Struct, frozen=True):
     named: int = 0
     centres: Array = field(default_factory=lambda: np.zeros((0, 0)))
     tuning: Judged | None = None
+    averaged: tuple[int, int] = (0, 0)
 
 
 class Readings(msgspec.Struct, frozen=True, tag="readings", array_like=True):

@@ -9,11 +9,11 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from edge_agent import judging
+from edge_agent import averaging, judging
 from edge_agent.judging import Proposed
 from edge_agent.state import Count, Effect, Judged, Publish, Sent, State, TuningArrived
 from fleetgp.errors import PeerError
-from fleetgp.gp import aggregate
+from fleetgp.gp import aggregate, personal
 from fleetgp.gp.aggregate import Belief
 from fleetgp.gp.engine import Engine
 from fleetgp.wire import codec, proposal
@@ -27,11 +27,17 @@ MOST_TOLD_LOSS = 1e6
 
 
 def answer(state: State, event: TuningArrived) -> tuple[State, list[Effect]]:
-    """State and effects after a proposal; nothing of one where the agent learns without the fleet."""
-    if not state.config.parts.shared:
+    """State and effects after a proposal; nothing of one that is for agents of another model."""
+    parts = state.config.parts
+    if not (parts.shared or parts.kernel):
         return state, []
     try:
         tuning = codec.decode(event.payload, Tuning)
+        is_average = set(tuning.values) == {personal.NAME}
+        if parts.kernel:
+            return averaging.answer(state, event, tuning) if is_average else (state, [])
+        if is_average:
+            return state, []
         if not tuning.values:
             return _ended(state), []
         learner = state.learner

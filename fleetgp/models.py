@@ -12,12 +12,11 @@ from typing import Literal, NamedTuple, get_args
 
 Model = Literal["full", "no-deviation", "no-local", "global-only", "alone", "local-only", "pfedgp"]
 MODELS: tuple[Model, ...] = get_args(Model)
-# those that the streaming engine has
-SELECTABLE: tuple[Model, ...] = tuple(model for model in MODELS if model != "pfedgp")
 
 
 class Parts(NamedTuple):
-    """shared: the agent takes what the fleet knows and tells it its own; deviation, local: layers of its own.
+    """shared: the agent takes what the fleet knows and tells it its own; deviation, local: layers of its own; kernel: the
+    lengthscale of the local one is the fleet's average.
 
     Without the fleet, deviation says that the agent has the features of the fleet's kernel for itself, placed by its own frames.
     """
@@ -25,6 +24,7 @@ class Parts(NamedTuple):
     shared: bool
     deviation: bool
     local: bool
+    kernel: bool = False
 
 
 PARTS: Mapping[Model, Parts] = {
@@ -34,7 +34,7 @@ PARTS: Mapping[Model, Parts] = {
     "global-only": Parts(True, False, False),
     "alone": Parts(False, True, True),
     "local-only": Parts(False, False, True),
-    "pfedgp": Parts(False, False, True),
+    "pfedgp": Parts(False, False, True, kernel=True),
 }
 # for people: one line each, in help and tables
 WORDS: Mapping[Model, str] = {

@@ -20,6 +20,8 @@ from fleetgp.scaling import Scaling
 from fleetgp.schema import Kernel
 
 MOST_COLUMNS = 6
+# of those that a choice by evidence may bring
+MOST_CHOSEN = 24
 # frames of one agent that a sum is made of at least
 LEAST_FRAMES = 5
 # of k-means where all frames are at hand
@@ -28,6 +30,8 @@ STARTING_WEIGHT = 1.0
 MOST_WEIGHT = 5_000.0
 # frames of one agent that count at most in a round, so that no agent places the centres alone
 MOST_TOLD = 5_000.0
+# standard deviation of a step of a channel, in those of the channel, where nothing better is known
+STEP = 1 / 3
 # standard deviations of the fleet beyond which no centre goes
 REACH = 20.0
 
@@ -135,14 +139,18 @@ def columns(shape: Shape) -> tuple[int, ...]:
     return wanted[:MOST_COLUMNS]
 
 
-def unit(shape: Shape, scaling: Scaling, picked: tuple[int, ...] | None = None) -> Scaling:
+def unit(shape: Shape, scaling: Scaling, picked: tuple[int, ...] | None = None, step: Array | float = STEP) -> Scaling:
     """Centre and scale [D] of the columns that the nonlinear part looks at (picked, else ``columns``): what makes them
-    standard for the fleet."""
-    chosen = list(columns(shape) if picked is None else picked)
+    standard for the fleet. step [Q]: standard deviation of a channel's steps, in that of the channel."""
+    chosen = np.array(columns(shape) if picked is None else picked)
     whole = features.scale(shape, scaling)
     first = shape.lags * shape.channels + shape.covariates
-    spread = np.array([PHASE_SD if first <= c < first + shape.phases else whole.scale[c] for c in chosen])
-    return Scaling(whole.centre[chosen], spread)
+    size = whole.scale.copy()
+    size[first : first + shape.phases] = PHASE_SD
+    inputs, is_step = chosen % shape.inputs, chosen >= shape.inputs
+    steps = np.broadcast_to(step, shape.channels)[inputs % shape.channels]
+    centre = np.where(is_step, 0.0, whole.centre[inputs])
+    return Scaling(centre, np.where(is_step, steps, 1.0) * size[inputs])
 
 
 def gap(inducing: Inducing, where: Array) -> Array:

@@ -66,8 +66,8 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
     lags: steps back. phases: periods in seconds that the calendar repeats in (86,400 = the day); harmonics: sines and
     cosines of each. inducing: number of inducing inputs of the nonlinear part, 0 = none; kernel: its covariance function.
     mixing: whether channels are predicted each for itself from what came before, or together from a position, mixed from a
-    few latent functions of it ("ilmm"). position: the covariate that it is, "" = where in phases[0] the clock stands. ranks:
-    numbers of latent functions that are shared, of an agent's deviation, and its own.
+    few latent functions of it ("ilmm"). position: the covariate that says where in its cycle a machine is; "" = where in
+    ``phases[0]`` the clock stands. ranks: numbers of latent functions that are shared, of an agent's deviation, and its own.
     """
 
     channels: tuple[Channel, ...]

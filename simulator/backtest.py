@@ -45,6 +45,7 @@ class Task(NamedTuple):
     round_ms: int
     start_ms: int | None
     end_ms: int | None
+    is_tuned: bool
     is_quiet: bool
 
 
@@ -76,6 +77,7 @@ def _task(found: Understood, args: Namespace) -> Task:
         round((round_s or ROUND_FRAMES * found.described.schema.interval_s) * 1000),
         instant(args.start, "--start", zone) if args.start else None,
         instant(args.end, "--end", zone) if args.end else None,
+        args.tuning == "on",
         args.json == "-",
     )
 
@@ -85,10 +87,11 @@ def _run(task: Task, model: Model) -> dict[str, Any]:
     streams, described, choice = task.understood
     plan = Plan(
         agent=AgentConfig(agent_id="backtest", schema=described.schema, is_live=False, model=model),
-        round_ms=task.round_ms if parts(model).shared else 0,
+        round_ms=task.round_ms if _has_rounds(model) else 0,
         start_ms=task.start_ms,
         end_ms=task.end_ms,
         joins=task.joins,
+        tuning=task.is_tuned,
     )
     # an agent that joins before --start first exists at --start
     begins = {name: max(moment, plan.start_ms or moment) for name, moment in task.joins.items()}
@@ -113,6 +116,10 @@ def _run(task: Task, model: Model) -> dict[str, Any]:
         "warnings": warnings,
         "chosen": told(described, choice),
     }
+
+
+def _has_rounds(model: Model) -> bool:
+    return parts(model).shared or parts(model).kernel
 
 
 def paced(name: str, records: Iterator[Record], interval_s: float, warnings: list[str]) -> Iterator[Record]:
@@ -178,13 +185,19 @@ def _report(accuracy: Accuracy, outcome: Outcome, skipped: Skipped, model: Model
     last = {event.event_id: event for event in outcome.events}
     return {
         "model": model,
-        "mode": "fleet" if parts(model).shared else "alone",
+        "mode": "fleet" if _has_rounds(model) else "alone",
         **accuracy.report(),
         "frames": outcome.frames,
         "seconds": round(seconds, 3),
         "frames_per_second": round(outcome.frames / max(seconds, 1e-9), 1),
         "rounds_closed": outcome.rounds,
         "bytes_per_round": round(outcome.bytes / outcome.rounds, 1) if outcome.rounds else None,
+        "tuning": {
+            "steps": outcome.tuning_steps,
+            "bytes": outcome.tuning_bytes,
+            "agent_seconds": round(outcome.tuning_s, 3),
+            "bases": [{"round": one.round, "gain": one.gain, "note": one.note} for one in outcome.learnt],
+        },
         "events": len(last),
         "event_list": [_event(event) for event in last.values()],
         "left_out": {**outcome.counts, **skipped},

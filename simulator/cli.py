@@ -78,13 +78,13 @@ def devices(argv: list[str]) -> int:
 
 def backtest(argv: list[str]) -> int:
     """run recordings through a fleet as fast as they go, and report accuracy and coverage"""
-    from fleetgp.models import SELECTABLE, WORDS
+    from fleetgp.models import MODELS, WORDS
 
     parser = argparse.ArgumentParser(
         prog="fleetgp backtest",
         description="Runs recorded files through the agents' and the coordinator's own brains on a simulated clock, one\n"
         "device an agent: the live system, as fast as this machine can.",
-        epilog="\n".join(["models:", *(f"  {model:<14}{WORDS[model]}" for model in SELECTABLE)]),
+        epilog="\n".join(["models:", *(f"  {model:<14}{WORDS[model]}" for model in MODELS)]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help=FORMS)
@@ -97,6 +97,9 @@ def backtest(argv: list[str]) -> int:
     parser.add_argument("--end", metavar="T", help="leave out rows from this time on")
     parser.add_argument("--join", action="append", default=[], metavar="AGENT=T", help="this agent first exists at T")
     parser.add_argument("--round", metavar="SPAN", help="time between rounds, e.g. 6h (default: 24 intervals)")
+    parser.add_argument(
+        "--tuning", choices=("on", "off"), default="on", help="whether the fleet's basis is learnt by gradients (on)"
+    )
     parser.add_argument("--json", metavar="FILE", help="write the report to a file ('-' = standard output)")
     parser.add_argument(
         "--as-recorded",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fleetgp.errors import ConfigError
-from fleetgp.models import SELECTABLE, WORDS, Model
+from fleetgp.models import MODELS, WORDS, Model
 from fleetgp.runtime.spec import closest
 
 NAME = 14
@@ -27,14 +27,12 @@ def wanted(words: Sequence[str], mode: str | None) -> tuple[Model, ...]:
         raise ConfigError("--mode", f"is the older form of --model: leave it out (--model {' '.join(words)})")
     if not words:
         return (OLD_WORDS[mode or "fleet"],)
-    unknown = [word for word in words if word not in SELECTABLE]
+    unknown = [word for word in words if word not in MODELS]
     for word in unknown:
-        near = closest(word, SELECTABLE)
-        advice = (
-            f'did you mean "{near}"?' if near else f"there are {', '.join(SELECTABLE)}; name the files before --model"
-        )
+        near = closest(word, MODELS)
+        advice = f'did you mean "{near}"?' if near else f"there are {', '.join(MODELS)}; name the files before --model"
         raise ConfigError("--model", f"{word!r} is no model; {advice}")
-    return tuple(model for model in SELECTABLE if model in words)
+    return tuple(model for model in MODELS if model in words)
 
 
 def tables(reports: Mapping[Model, Mapping[str, Any]]) -> list[str]:

@@ -26,7 +26,7 @@ from edge_agent.state import (
 )
 from fleetgp.recording.csv import Record
 from fleetgp.wire import codec
-from fleetgp.wire.messages import AnomalyEvent, Prediction, RoundNotice
+from fleetgp.wire.messages import AnomalyEvent, Prediction, RoundNotice, Tuning
 
 # Rounds that a hole in the recordings is given; what happens in further ones happened in these.
 MOST_ROUNDS_AT_ONCE = 100
@@ -56,6 +56,7 @@ class Plan:
     joins: Mapping[str, int] = field(default_factory=dict)
     half_life_rounds: float = 10_000.0
     tuning: bool = False
+    tuning_rounds: int = 1
 
 
 @dataclass
@@ -63,7 +64,9 @@ class Outcome:
     """What came of a run. counts: left out, by reason. rounds, bytes: closed rounds and what they moved.
 
     joined_with: the encoded FleetModel that an agent began with. frames: messages that speak of a few inputs each make one
-    together.
+    together. tuning_steps, tuning_bytes: proposals for the basis, and bytes of these and of the answers, of which the rounds' count
+    holds only what came while one was open; tuning_s: seconds of the agents' work on them. learnt: rounds that brought a learnt
+    basis.
     """
 
     events: list[AnomalyEvent] = field(default_factory=list)
@@ -74,7 +77,8 @@ class Outcome:
     frames: int = 0
     tuning_s: float = 0.0
     tuning_bytes: int = 0
-    gains: list[RoundNotice] = field(default_factory=list)
+    tuning_steps: int = 0
+    learnt: list[RoundNotice] = field(default_factory=list)
 
 
 @dataclass
@@ -150,6 +154,7 @@ class Fleet:
                 answer_s=0.0,
                 half_life_rounds=self.plan.half_life_rounds,
                 tuning=self.plan.tuning,
+                tuning_rounds=self.plan.tuning_rounds,
             )
             self.coordinator = rounds.init(config, at_ms)
             self.next_round_ms = at_ms + self.plan.round_ms
@@ -172,7 +177,9 @@ class Fleet:
 
     def _pass_to_coordinator(self, at_ms: int, name: str, effect: Effect) -> None:
         if isinstance(effect, Publish) and (kind := ANSWERS.get(effect.kind)) is not None:
-            self._coordinate(kind(at_ms, name, codec.encode(effect.message)))
+            payload = codec.encode(effect.message)
+            self.outcome.tuning_bytes += len(payload) if effect.kind == "gradient" else 0
+            self._coordinate(kind(at_ms, name, payload))
 
     def _propose(self, at_ms: int, payload: bytes) -> None:
         """Where the basis may go, to every agent."""
@@ -193,12 +200,13 @@ class Fleet:
                     self._step(name, ModelArrived(event.at_ms, effect.payload))
             elif isinstance(effect, coordination.PublishTuning):
                 self.outcome.tuning_bytes += len(effect.payload)
+                self.outcome.tuning_steps += bool(codec.decode(effect.payload, Tuning).values)
                 self._propose(event.at_ms, effect.payload)
             elif isinstance(effect, coordination.PublishRound):
                 if effect.notice.state == "closed":
                     self.outcome.rounds += 1
                     self.outcome.bytes += effect.notice.bytes_received + effect.notice.bytes_sent
-                    self.outcome.gains += [effect.notice] if effect.notice.gain is not None else []
+                    self.outcome.learnt += [effect.notice] if effect.notice.gain is not None else []
             else:
                 self.outcome.counts[effect.reason] = self.outcome.counts.get(effect.reason, 0) + 1
 

@@ -165,6 +165,8 @@ class RecordedAgent:
         self._policy = settings.text("agent.clock")  # type: ignore[assignment]
         self._fields = wiring(life.schema, settings.text("agent.topic")).fields
         config: AgentConfig = agent_config(settings, life.schema)
+        if config.parts.kernel:
+            self.compared.trouble = "it took the fleet's lengthscales (agent.model pfedgp), and when is not told"
         return agent.init(config, self._incarnations.popleft() if self._incarnations else life.started_ms)
 
     def _follow_prediction(self, word: Word, told: Prediction) -> None:

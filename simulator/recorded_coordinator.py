@@ -17,7 +17,7 @@ from coordinator import state as coordination
 from coordinator.config import coordinator_config
 from fleetgp.runtime.settings import Settings
 from fleetgp.wire import codec
-from fleetgp.wire.messages import Bootstrap, FleetModel, RoundNotice, Summary
+from fleetgp.wire.messages import Bootstrap, FleetModel, Gradient, RoundNotice, Summary
 from simulator.recorded_likeness import Tally
 from simulator.recorded_lives import Chair
 
@@ -40,8 +40,16 @@ class Heard(NamedTuple):
 
     at_ns: int
     agent_id: str
-    message: Summary | Bootstrap
+    message: Summary | Bootstrap | Gradient
     payload: bytes
+
+
+# what was answered -> the event that it is to the brain
+EVENTS: dict[type, type[coordination.BootstrapArrived | coordination.SummaryArrived | coordination.GradientArrived]] = {
+    Bootstrap: coordination.BootstrapArrived,
+    Summary: coordination.SummaryArrived,
+    Gradient: coordination.GradientArrived,
+}
 
 
 @dataclass
@@ -71,7 +79,8 @@ class RecordedCoordinator:
     """``hear`` what was recorded in order, ``follow`` up to a time, at last ``finish``."""
 
     def __init__(self, chair: Chair, base: Settings) -> None:
-        config = coordinator_config(base.with_told(chair.settings, "the status of the coordinator"))
+        told = {"coordinator.tuning": "off", **chair.settings}  # one that told nothing of it knew nothing of it
+        config = coordinator_config(base.with_told(told, "the status of the coordinator"))
         origin = chair.origins[0] if chair.origins else chair.started_ms
         self.compared = ComparedRounds()
         self.state = rounds.init(config, origin)
@@ -173,7 +182,7 @@ class RecordedCoordinator:
                 self._notices[(effect.notice.round, effect.notice.state)] = effect.notice
 
 
-def _is_earlier(answer: Summary | Bootstrap, opened: RoundNotice) -> bool:
+def _is_earlier(answer: Summary | Bootstrap | Gradient, opened: RoundNotice) -> bool:
     """Whether it answers an earlier round than this, which opens: it says so, or was made before."""
     return answer.round < opened.round if isinstance(answer, Summary) else answer.at_ms < opened.at_ms
 
@@ -190,7 +199,7 @@ def _likely_places(
     places: dict[int, Place] = {}
     for index, one in enumerate(heard):
         places[index] = "before" if index < len(opening.before) else "during" if one.at_ns < closed_ns else "after"
-        if places[index] == "during" and notice is not None and one.agent_id not in notice.answered:
+        if places[index] == "during" and notice is not None and not _is_counted(one, notice):
             is_nearer = one.at_ns - opening.at_ns < closed_ns - one.at_ns and opening.at_ms is not None
             is_before = is_nearer and one.agent_id in notice.missing and _can_be_before(one, number)
             places[index] = "before" if is_before else "after"
@@ -215,9 +224,14 @@ def _other_places(
     near = sorted(
         (away_ns, index, place)
         for away_ns, index, place in found
-        if away_ns < NEAR_NS and (place != "during" or notice is None or heard[index].agent_id in notice.answered)
+        if away_ns < NEAR_NS and (place != "during" or notice is None or _is_counted(heard[index], notice))
     )
     return [(index, place) for _, index, place in near[:MOST_NEAR]]
+
+
+def _is_counted(heard: Heard, notice: RoundNotice) -> bool:
+    """Whether it can have come while the round was open: a gradient answers no round, and nobody is named for it."""
+    return isinstance(heard.message, Gradient) or heard.agent_id in notice.answered
 
 
 def _round(opening: _Opening, heard: list[Heard], places: dict[int, Place], at_ms: int) -> Outcome:
@@ -234,8 +248,7 @@ def _round(opening: _Opening, heard: list[Heard], places: dict[int, Place], at_m
 def _stepped(state: coordination.State, answers: list[Heard], at_ms: int) -> Outcome:
     """State and effects if the clock came to this time with these answers given before."""
     for heard in answers:
-        is_summary = isinstance(heard.message, Summary)
-        kind = coordination.SummaryArrived if is_summary else coordination.BootstrapArrived
+        kind = EVENTS[type(heard.message)]
         state, _ = rounds.step(state, kind(heard.at_ns // 1_000_000, heard.agent_id, heard.payload))
     return rounds.step(state, coordination.Tick(at_ms))
 

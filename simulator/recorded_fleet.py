@@ -13,7 +13,7 @@ from fleetgp.errors import ConfigError, PeerError, RecordingError
 from fleetgp.recording.message import Gap, Message, Recorded
 from fleetgp.runtime.settings import Settings
 from fleetgp.wire import codec, topics
-from fleetgp.wire.messages import AnomalyEvent, Bootstrap, FleetModel, Prediction, RoundNotice, Summary
+from fleetgp.wire.messages import AnomalyEvent, Bootstrap, FleetModel, Gradient, Prediction, RoundNotice, Summary
 from simulator.recorded_agent import RecordedAgent
 from simulator.recorded_coordinator import ComparedRounds, Heard, RecordedCoordinator, Told
 from simulator.recorded_lives import Cast, Lives, Name, cast_of
@@ -112,13 +112,17 @@ class _Run:
     def _take_own(self, address: topics.Address, one: Message) -> None:
         """What agents and coordinator said of themselves. Raises PeerError."""
         at_ns = one.received_ns
-        if address.area == "agents" and address.kind in _SAID:
+        if address.kind == "gradient":
+            if address.fleet in self._coordinators:
+                said_of = codec.decode(one.payload, Gradient)
+                self._coordinators[address.fleet].hear_answer(Heard(at_ns, address.id, said_of, one.payload))
+        elif address.area == "agents" and address.kind in _SAID:
             said = codec.decode(one.payload, _SAID[address.kind])
             if (agent := self._agents.get((address.fleet, address.id))) is not None:
                 agent.hear_own(Word(at_ns, said, one.payload))
             if isinstance(said, (Summary, Bootstrap)) and address.fleet in self._coordinators:
                 self._coordinators[address.fleet].hear_answer(Heard(at_ns, address.id, said, one.payload))
-        elif address.area == "fleet":
+        elif address.area == "fleet" and address.kind != "tuning":
             is_model = address.kind == "model"
             message = codec.decode(one.payload, FleetModel) if is_model else codec.decode(one.payload, RoundNotice)
             if address.fleet in self._coordinators and not one.is_retained:

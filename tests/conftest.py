@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -20,7 +19,9 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from hypothesis import HealthCheck, settings
 from influx_servers import InfluxServer, has_servers
+from ports import unused_port
 
 from broker_bridge.broker import EmbeddedBroker, is_available
 
@@ -28,9 +29,13 @@ CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
 BrokerKind = Literal["mosquitto", "nats"]
 
-# before any test imports numpy or torch: on a busy machine threads that share small matrices wait for each other, up to 35 times as long
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+# before any test imports numpy or torch: threads that share small matrices wait for each other, up to 35 times as long
+for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+
+# how long an example takes says how busy the machine is, and judges nothing
+settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("house")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -68,10 +73,8 @@ def _refuse(variable: str, reason: str) -> None:
 
 @pytest.fixture
 def free_port() -> int:
-    """A port on the loopback address that nothing uses now."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+    """A port on the loopback address that nothing uses, nor will but for this test."""
+    return unused_port()
 
 
 @pytest.fixture

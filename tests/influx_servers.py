@@ -5,12 +5,13 @@ from __future__ import annotations
 import http.client
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote, urlencode
+
+from ports import unused_port
 
 ServerName = Literal["influxd", "victoria-metrics"]
 START_WITHIN_S = 20.0
@@ -35,12 +36,6 @@ auth-enabled = {auth}
 
 def has_servers() -> bool:
     return shutil.which("influxd") is not None and shutil.which("victoria-metrics") is not None
-
-
-def unused_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 class InfluxServer:

@@ -36,7 +36,7 @@ class Client:
         evidence = tune.OwnEvidence(shared, self.own, self._frames, before, self.start)
         best, _ = climb(evidence, tune.packed(self.own), self._curvature, evaluations)
         self.own = tune.unpacked(best, self.own)
-        _, slope = tune.gradient(shared, self.own, self._frames, before, self.start.kernel)
+        _, slope = tune.gradient(shared, self.own, self._frames, before, *self.start.kernels)
         return Answer(self.tell(shared), slope, own_log_prior(self.own, self.start)[0])
 
     def tell(self, shared: Shared) -> Message:
@@ -58,7 +58,7 @@ class Client:
         self.own, self._sent = self._best
 
     def mixing(self, shared: Shared) -> Mixing:
-        return hierarchy.mixing(shared, self.own, self.start.kernel)
+        return hierarchy.mixing(shared, self.own, *self.start.kernels)
 
     def posterior(self, shared: Shared, belief: Belief) -> Posterior:
         """All its weights: belief and shared values of the round in which it told its last message."""
@@ -81,6 +81,6 @@ class Client:
         )
         made = []
         for place in places:
-            mix = hierarchy.mixing(shared, tune.unpacked(place, self.own), self.start.kernel)
+            mix = hierarchy.mixing(shared, tune.unpacked(place, self.own), *self.start.kernels)
             made.append((mix, mixing.condition(mix, mixing.summed(mix, self.X, self.Y), before)))
         return made

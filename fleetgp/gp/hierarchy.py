@@ -1,7 +1,8 @@
 """Hyperparameters of the three layers: what the fleet shares and what each client keeps, unconstrained, with weak priors.
 
-Logarithms of what is positive, so that a gradient step never leaves the domain. Kernels have variance 1; the loadings carry the
-scale, a priori N(0, 1 / R) each, for only B B^T is identified (models.md section 1).
+Logarithms of what is positive, so that a gradient step never leaves the domain. Kernels that go by a word have variance 1; the
+loadings carry the scale, a priori N(0, 1 / R) each, for only B B^T is identified (models.md section 1). Of a composed covariance
+``log_lengthscale`` is the logarithms of all its parameters [P].
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ import numpy as np
 
 from fleetgp import inducing
 from fleetgp.arrays import Array
+from fleetgp.covariances import Covariance
 from fleetgp.gp.mixing import Mixing
 from fleetgp.schema import Kernel
+
+AnyKernel = Kernel | Covariance
 
 # start of the local loadings as a share of their prior scale: what is private is small until the data say otherwise
 LOCAL_START = 0.4
@@ -50,7 +54,9 @@ class Start(NamedTuple):
     """Where hyperparameters start, which is also the middle of their priors: Zg [M, D], Zi [Mi, D], in the unit of the inputs.
 
     lengthscales [D] of both bases; noise_var [Q]. ..._sd: prior standard deviation of a logarithm; inducing inputs move by
-    about drift [D]. Of all priors these are the weakest that keep a client of 15 frames sensible.
+    about drift [D]. Of all priors these are the weakest that keep a client of 15 frames sensible. kernel: of the shared functions
+    and the deviation, and of the local ones too where local_kernel names no other; of a composed covariance the lengthscales
+    are all of its parameters [P], its ``values`` being their logarithms.
     """
 
     Zg: Array
@@ -63,7 +69,13 @@ class Start(NamedTuple):
     noise_sd: float = 1.0
     phi_sd: float = 1.0
     drift: float = 0.5
-    kernel: Kernel = "se"
+    kernel: AnyKernel = "se"
+    local_kernel: AnyKernel | None = None
+
+    @property
+    def kernels(self) -> tuple[AnyKernel, AnyKernel]:
+        """Of the shared and of the local basis."""
+        return self.kernel, self.local_kernel or self.kernel
 
 
 def shared(start: Start, ranks: Ranks, rng: np.random.Generator) -> Shared:
@@ -79,12 +91,12 @@ def own(start: Start, ranks: Ranks, rng: np.random.Generator) -> Own:
     return Own(Bd, Bl, start.Zi, np.log(start.lengthscale_i), np.log(start.noise_var))
 
 
-def mixing(shared: Shared, own: Own, kernel: Kernel = "se") -> Mixing:
-    """The model that these values make."""
+def mixing(shared: Shared, own: Own, kernel: AnyKernel = "se", local: AnyKernel | None = None) -> Mixing:
+    """The model that these values make. local: kernel of the local basis, where it is another."""
     columns = tuple(range(shared.Zg.shape[1]))
     return Mixing(
         inducing.make(kernel, columns, shared.Zg, np.exp(shared.log_lengthscale)),
-        inducing.make(kernel, columns, own.Zi, np.exp(own.log_lengthscale)),
+        inducing.make(local or kernel, columns, own.Zi, np.exp(own.log_lengthscale)),
         shared.Bg,
         own.Bd,
         own.Bl,

@@ -27,7 +27,11 @@ def split(learner: Learner, forecast: Forecast) -> Forecast:
     weights = share * long + (1.0 - share) * short  # [Q, F + F_local]
     own = _deviation(learner, weights[:, :F])
     local = weights[:, F:] @ x[F:]
-    pull = -np.sum((weights[:, :F] - own) * _lags(learner), axis=1)
+    Q, L, *_ = learner.basis.shape
+    shared, slope = weights[:, 1 : L * Q + 1] - own[:, 1 : L * Q + 1], learner.line.slope[: L * Q]
+    pull = -learner.unit * np.einsum(
+        "qlq,lq->q", shared.reshape(Q, L, Q), slope.reshape(L, Q)
+    )  # each channel's own lags
     return forecast._replace(layers=_summed(learner, forecast, own @ x[:F], local, pull))
 
 
@@ -64,8 +68,11 @@ def of_one_who_is_alone(layers: Array) -> Array:
 def _summed(learner: Learner, forecast: Forecast, deviation: Array, local: Array, pull: Array) -> Array:
     """Layers [..., Q, 5] in transformed units, of two of them [..., Q] in scaled steps; the rest of the mean is shared."""
     base, unit = forecast.inputs.last, learner.unit
-    deviation, local = unit * deviation, unit * local
-    return np.stack((base, forecast.mean - base - deviation - local, deviation, local, pull), axis=-1)
+    result = np.empty((*base.shape, 5))
+    result[..., 0], result[..., 4] = base, pull
+    result[..., 2], result[..., 3] = unit * deviation, unit * local
+    result[..., 1] = forecast.mean - base - result[..., 2] - result[..., 3]
+    return result
 
 
 def _lags(learner: Learner) -> Array:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fleetgp import inducing, kernels
+from fleetgp import covariances, inducing
 from fleetgp.arrays import Array
 from fleetgp.gp import aggregate, statistics
 from fleetgp.gp.aggregate import Belief
@@ -86,7 +86,8 @@ def merge(a: Sums, b: Sums) -> Sums:
 def features(mix: Mixing, X: Array) -> tuple[Array, Array]:
     """Features [n, M + Mi] of both bases, and what each cannot express [n, 2], at inputs X [n, D]."""
     Fg, Fl = inducing.features(mix.shared, X), inducing.features(mix.local, X)
-    return np.concatenate((Fg, Fl), axis=1), np.stack((inducing.residual(Fg), inducing.residual(Fl)), axis=1)
+    r = inducing.residual(Fg, mix.shared.variance), inducing.residual(Fl, mix.local.variance)
+    return np.concatenate((Fg, Fl), axis=1), np.stack(r, axis=1)
 
 
 def information(mix: Mixing, sums: Sums) -> tuple[Array, Array]:
@@ -167,7 +168,7 @@ def window(mix: Mixing, weights: Posterior, X: Array, *, is_noisy: bool = True) 
     for basis, B in zip((mix.shared, mix.local), layer_covariances(mix), strict=True):
         F = inducing.features(basis, X)
         picked = X[:, list(basis.columns)]
-        cov += np.kron(kernels.covariance(basis.kernel, picked, picked, basis.lengthscale) - F @ F.T, B)
+        cov += np.kron(covariances.covariance(basis.kernel, picked, picked, basis.lengthscale) - F @ F.T, B)
     if is_noisy:
         cov += np.kron(np.eye(len(X)), np.diag(mix.noise_var))
     return H @ weights.mean, symmetric(cov)
@@ -193,7 +194,7 @@ def design(mix: Mixing, X: Array) -> tuple[Array, Array]:
     M = len(mix.shared.Z)
     on_shared, on_local = _loadings(mix)
     H = [
-        (B[None, :, :, None] * part[:, None, None, :]).reshape(len(X), len(B), -1)
+        (B[None, :, :, None] * part[:, None, None, :]).reshape(len(X), len(B), B.shape[1] * part.shape[1])
         for B, part in ((on_shared, F[:, :M]), (on_local, F[:, M:]))
     ]
     return np.concatenate(H, axis=2), r

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleetgp import features, placement
+from fleetgp import features, inducing, placement
 from fleetgp.arrays import Array
 from fleetgp.errors import BasisRefused
 from fleetgp.features import Basis
@@ -177,7 +177,7 @@ def place_local(learner: Learner, size: int, kernel: Kernel) -> Learner:
 def among_own(learner: Learner, size: int, kernel: Kernel) -> Inducing:
     """Inducing inputs placed by k-means among the frames in the ring, n >= 1."""
     columns = placement.columns(learner.basis.shape)
-    inputs = learner.ring.inputs[:, list(columns)]
+    inputs = inducing.picked(learner.ring.inputs, columns)
     centre, sd = np.mean(inputs, axis=0), np.std(inputs, axis=0)
     sd = np.where(sd > 0, sd, 1.0)
     centres = placement.fitted(size, (inputs - centre) / sd, least=1)

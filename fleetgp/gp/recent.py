@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fleetgp import features
+from fleetgp import features, inducing
 from fleetgp.arrays import Array
 from fleetgp.features import PRIOR_SD, Basis
 from fleetgp.gp import learner as learning
@@ -101,10 +101,10 @@ def judge(recent: Recent, shared: Inducing, cavity: Belief) -> Judgement:
     pull = (share * (recent.targets[:n] - x[:n] @ weights.mean.T)) @ weights.mean[:, part]
     for q, cov in enumerate(weights.cov):
         pull -= share[:, q, None] * (x[:n] @ cov[:, part])
-    X = recent.inputs[:n, list(shared.columns)]
+    X = inducing.picked(recent.inputs[:n], shared.columns)
     frames = slopes.frames(X, np.zeros((n, 0)))
     made = slopes.basis(shared.kernel, shared.Z, np.log(shared.lengthscale), frames)
-    rises = slopes.back(made, PRIOR_SD["inducing"] * pull, frames)
+    rises = slopes.back(made, PRIOR_SD["inducing"] * pull)
     return Judgement(*rises, _held_out(recent, x[n:], weights))
 
 

@@ -1,18 +1,18 @@
-"""Whitened features of a client's frames and the way back: from slopes for features to slopes for inducing inputs and lengthscales.
+"""Whitened features of a client's frames and the way back: from slopes for features to slopes for inducing inputs and the kernel's parameters.
 
 Reverse-mode differentiation written out, with that of the Cholesky factor as in Murray 2016, eq. 10.
 """
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
+from fleetgp import covariances
 from fleetgp.arrays import Array
+from fleetgp.covariances import Back, Covariance
 from fleetgp.inducing import JITTER
-from fleetgp.kernels import FAR
 from fleetgp.linalg import cholesky, lower_inverse, symmetric
 from fleetgp.schema import Kernel
 
@@ -27,20 +27,19 @@ class Frames(NamedTuple):
 
 
 class Basis(NamedTuple):
-    """Features F [n, M] of the frames on inducing inputs Z [M, D] with lengthscale [D]; what the way back needs.
+    """Features F [n, M] of the frames on inducing inputs with the kernel's lengthscale [D] or parameters [P]; what the way back needs.
 
-    gram [Qg, M, M]: products of features summed over frames, Qg = 1 where no channel misses one; residual [Q]: sums of 1 - |F|^2.
-    slope_x [n, M], slope_z [M, M]: of the covariances for the squared distance in lengthscales.
+    gram [Qg, M, M]: products of features summed over frames, Qg = 1 where no channel misses one; residual [Q]: sums of
+    k(x, x) - |F|^2. from_x, from_z: the ways back from k(X, Z) and k(Z, Z).
     """
 
-    kernel: Kernel
-    Z: Array
+    kernel: Kernel | Covariance
     lengthscale: Array
     F: Array
     L: Array
     root_inverse: Array
-    slope_x: Array
-    slope_z: Array
+    from_x: Back
+    from_z: Back
     gram: Array
     residual: Array
 
@@ -51,16 +50,17 @@ def frames(X: Array, Y: Array) -> Frames:
     return Frames(np.asarray(X, dtype=float), np.where(seen, Y, 0.0), seen.astype(float), bool(np.all(seen)))
 
 
-def basis(kernel: Kernel, Z: Array, log_lengthscale: Array, frames: Frames) -> Basis:
-    """Features of the frames. Raises NotFinite or NotPositiveDefinite where the inducing inputs have no factor."""
+def basis(kernel: Kernel | Covariance, Z: Array, log_lengthscale: Array, frames: Frames) -> Basis:
+    """Features of the frames on inducing inputs Z [M, D]. Raises NotFinite or NotPositiveDefinite where these have no factor."""
     lengthscale = np.exp(log_lengthscale)
-    Kzz, slope_z = _covariance(kernel, Z, Z, lengthscale)
-    Kxz, slope_x = _covariance(kernel, frames.X, Z, lengthscale)
-    L, _ = cholesky(Kzz + JITTER * np.eye(len(Z)))
+    total = covariances.total(kernel, lengthscale)
+    Kzz, from_z = covariances.traced(kernel, Z, Z, lengthscale)
+    Kxz, from_x = covariances.traced(kernel, frames.X, Z, lengthscale)
+    L, _ = cholesky(Kzz + JITTER * total * np.eye(len(Z)))
     root_inverse = lower_inverse(L)
     F = Kxz @ root_inverse.T
-    residual = frames.seen.T @ (1.0 - np.einsum("nm,nm->n", F, F))
-    return Basis(kernel, Z, lengthscale, F, L, root_inverse, slope_x, slope_z, products(F, F, frames), residual)
+    residual = frames.seen.T @ (total - np.einsum("nm,nm->n", F, F))
+    return Basis(kernel, lengthscale, F, L, root_inverse, from_x, from_z, products(F, F, frames), residual)
 
 
 def products(Fa: Array, Fb: Array, frames: Frames) -> Array:
@@ -70,39 +70,18 @@ def products(Fa: Array, Fb: Array, frames: Frames) -> Array:
     return np.asarray((frames.seen.T[:, :, None] * Fa).mT @ Fb)
 
 
-def back(basis: Basis, slope: Array, frames: Frames) -> tuple[Array, Array]:
-    """Slopes for Z [M, D] and the log lengthscale [D] of what has this slope [n, M] for the features."""
+def back(basis: Basis, slope: Array, for_total: float = 0.0) -> tuple[Array, Array]:
+    """Slopes for Z [M, D] and the log lengthscale [D], or the logarithms of all parameters [P], of what has this slope [n, M]
+    for the features, and for_total for k(x, x) itself."""
     for_Kxz = slope @ basis.root_inverse
     # F^T = L^-1 Kzx: a change of L takes L^-1 dL F^T away
     for_L = -np.tril(for_Kxz.T @ basis.F)
     inner = np.tril(basis.L.T @ for_L)
     inner[np.diag_indices_from(inner)] *= 0.5
     for_Kzz = symmetric(basis.root_inverse.T @ inner @ basis.root_inverse)
-    Z, scale = basis.Z, basis.lengthscale**2
-    for_Z, for_length = np.zeros_like(Z), np.zeros(Z.shape[1])
+    for_length, for_Z = basis.from_x(for_Kxz)
+    further_length, further_Z = basis.from_z(for_Kzz)
+    for_total += JITTER * float(np.trace(for_Kzz))
+    for_length = for_length + further_length + for_total * covariances.total_slopes(basis.kernel, basis.lengthscale)
     # both sides of Kzz move with Z
-    for X, weight, sides in ((frames.X, for_Kxz * basis.slope_x, 1.0), (Z, for_Kzz * basis.slope_z, 2.0)):
-        for d in range(Z.shape[1]):
-            gap = X[:, d, None] - Z[None, :, d]
-            pulled = weight * gap
-            for_Z[:, d] -= 2 * sides * pulled.sum(axis=0) / scale[d]
-            for_length[d] -= 2 * float(np.sum(pulled * gap)) / scale[d]
-    return for_Z, for_length
-
-
-def _covariance(kernel: Kernel, X: Array, Z: Array, lengthscale: Array) -> tuple[Array, Array]:
-    """k(X, Z) [n, m] as ``kernels.covariance`` has it, and its slope for the squared distance in lengthscales."""
-    r2 = np.zeros((len(X), len(Z)))
-    for d in range(X.shape[1]):
-        gap = (X[:, d, None] - Z[None, :, d]) / lengthscale[d]
-        r2 += gap * gap
-    r2 = np.minimum(r2, FAR)
-    if kernel == "se":
-        K = np.exp(-0.5 * r2)
-        return K, -0.5 * K
-    r = np.sqrt(r2)
-    if kernel == "matern32":
-        E = np.exp(-math.sqrt(3) * r)
-        return (1 + math.sqrt(3) * r) * E, -1.5 * E
-    E = np.exp(-math.sqrt(5) * r)
-    return (1 + math.sqrt(5) * r + 5 / 3 * r2) * E, -5 / 6 * (1 + math.sqrt(5) * r) * E
+    return for_Z + 2 * further_Z, for_length

@@ -17,10 +17,9 @@ from fleetgp.arrays import Array
 from fleetgp.errors import NumericalError
 from fleetgp.gp import slopes
 from fleetgp.gp.aggregate import Belief
-from fleetgp.gp.hierarchy import Own, Shared, Start, own_log_prior
+from fleetgp.gp.hierarchy import AnyKernel, Own, Shared, Start, own_log_prior
 from fleetgp.gp.slopes import Basis, Frames
 from fleetgp.linalg import cholesky, lower_inverse
-from fleetgp.schema import Kernel
 
 
 class Cavity(NamedTuple):
@@ -33,13 +32,15 @@ class Cavity(NamedTuple):
 
 class Slopes(NamedTuple):
     """Slopes of the evidence: for loadings on the shared basis [Q, Rg + Rd] and on the local one [Q, Rl], for log noise_var [Q]
-    and for the features of both bases [n, M], [n, Mi]."""
+    for the features of both bases [n, M], [n, Mi], and for the variance k(x, x) of both."""
 
     on_shared: Array
     on_local: Array
     log_noise_var: Array
     F_shared: Array
     F_local: Array
+    total_shared: float
+    total_local: float
 
 
 def cavity(before: Belief) -> Cavity:
@@ -50,12 +51,14 @@ def cavity(before: Belief) -> Cavity:
     return Cavity(before.precision[0], before.shift[0], constant)
 
 
-def gradient(shared: Shared, own: Own, frames: Frames, before: Cavity, kernel: Kernel = "se") -> tuple[float, Shared]:
-    """A client's evidence in nats and its gradient for what is shared."""
+def gradient(
+    shared: Shared, own: Own, frames: Frames, before: Cavity, kernel: AnyKernel = "se", local: AnyKernel | None = None
+) -> tuple[float, Shared]:
+    """A client's evidence in nats and its gradient for what is shared. local: kernel of the local basis, where it is another."""
     on_shared = slopes.basis(kernel, shared.Zg, shared.log_lengthscale, frames)
-    on_local = slopes.basis(kernel, own.Zi, own.log_lengthscale, frames)
+    on_local = slopes.basis(local or kernel, own.Zi, own.log_lengthscale, frames)
     value, slope = evidence(_joined(shared, own), own.Bl, own.log_noise_var, (on_shared, on_local), frames, before)
-    for_Z, for_length = slopes.back(on_shared, slope.F_shared, frames)
+    for_Z, for_length = slopes.back(on_shared, slope.F_shared, slope.total_shared)
     Rg, root_phi = shared.Bg.shape[1], math.exp(0.5 * float(shared.log_phi))
     for_phi = 0.5 * root_phi * np.sum(own.Bd * slope.on_shared[:, Rg:])
     return value, Shared(slope.on_shared[:, :Rg], for_Z, for_length, np.asarray(for_phi))
@@ -74,14 +77,14 @@ class OwnEvidence:
         joined = _joined(self._shared, own)
         try:
             with np.errstate(over="ignore", invalid="ignore"):
-                local = slopes.basis(self._start.kernel, own.Zi, own.log_lengthscale, self._frames)
+                local = slopes.basis(self._start.kernels[1], own.Zi, own.log_lengthscale, self._frames)
                 both = self._basis, local
                 value, slope = evidence(joined, own.Bl, own.log_noise_var, both, self._frames, self._before)
         except NumericalError:
             return -math.inf, np.full(flat.shape, np.nan)
         root_phi = math.exp(0.5 * float(self._shared.log_phi))
         for_Bd = root_phi * slope.on_shared[:, self._shared.Bg.shape[1] :]
-        for_Z, for_length = slopes.back(local, slope.F_local, self._frames)
+        for_Z, for_length = slopes.back(local, slope.F_local, slope.total_local)
         told = Own(for_Bd, slope.on_local, for_Z, for_length, slope.log_noise_var)
         prior, prior_slope = own_log_prior(own, self._start)
         return value + prior, packed(told) + packed(prior_slope)
@@ -139,7 +142,10 @@ def evidence(
     for_F_l = 2 * (_masked(F_l, V_ll, frames) + _masked(F_s, V_sl, frames)) + YD @ (B @ m_l)
     for_F_s += (frames.seen @ (D * np.sum(S**2, axis=1)))[:, None] * F_s
     for_F_l += (frames.seen @ (D * np.sum(B**2, axis=1)))[:, None] * F_l
-    told = Slopes(D[:, None] * for_S, D[:, None] * for_B, -D * for_D - 0.5 * counts, for_F_s, for_F_l)
+    told = Slopes(
+        D[:, None] * for_S, D[:, None] * for_B, -D * for_D - 0.5 * counts, for_F_s, for_F_l,
+        -0.5 * float(counts @ (D * np.sum(S**2, axis=1))), -0.5 * float(counts @ (D * np.sum(B**2, axis=1))),
+    )  # fmt: skip
     return value + before.constant, told
 
 

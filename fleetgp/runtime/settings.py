@@ -96,7 +96,7 @@ class Settings:
 
     def with_told(self, told: Mapping[str, str | float], source: str) -> Settings:
         """The same settings but for what another program told of its own; names that are not known here are left out."""
-        known = {name: _as_meant(name, value) for name, value in told.items() if name in _BY_NAME}
+        known = {name: _BY_NAME[name].as_meant(value) for name, value in told.items() if name in _BY_NAME}
         return self.with_values(known, source)
 
     def wanted(self) -> Wanted:
@@ -124,16 +124,6 @@ class Settings:
         for setting in SETTINGS:
             value = self.values[setting.name]
             yield setting.name, "***" if setting.is_secret and value else _show(value), self.sources[setting.name]
-
-
-def _as_meant(name: str, told: str | float) -> Value:
-    """A value that was told, of the type that the setting has."""
-    match _BY_NAME[name].default:
-        case bool():
-            return told == "true" if told in ("true", "false") else told
-        case int() if not isinstance(told, str):
-            return int(told)
-    return told
 
 
 def load(

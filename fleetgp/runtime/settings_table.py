@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fleetgp.models import SELECTABLE
+from fleetgp.models import MODELS
 
 Value = str | int | float | bool
 
@@ -30,6 +30,15 @@ class Setting:
     def variable(self) -> str:
         """Its environment variable: ``mqtt.url`` is FLEETGP_MQTT_URL."""
         return "FLEETGP_" + self.name.replace(".", "_").upper()
+
+    def as_meant(self, told: str | float) -> Value:
+        """A value that a program told of its own settings, of this one's type; a flag travels as "true" or "false"."""
+        match self.default:
+            case bool():
+                return told == "true"
+            case int():
+                return int(told)
+        return told
 
     def allowed(self) -> str:
         """Unit and range or choices, e.g. ``s, 0 to 60`` or ``text | json``; for tables and help."""
@@ -123,14 +132,14 @@ SETTINGS: tuple[Setting, ...] = (
         True,
         "",
         "whether predictions tell what they are made of: last reading, what the fleet knows, what this device does otherwise, "
-        "its own pattern; a third more work at 64 channels, a tenth at few, and some 60 bytes a channel and frame",
+        "its own pattern; a third more work at 64 channels, a sixth at few, and up to 90 bytes a channel and frame",
     ),
     Setting(
         "agent.model",
         "full",
         "",
-        "which parts of the model it works with: all, fewer, or none of the fleet's; docs/models.md tells them apart",
-        choices=SELECTABLE,
+        "which parts of the model it works with: all, fewer, or none of the fleet's; docs/model.md tells them apart",
+        choices=MODELS,
     ),
     Setting(
         "agent.snapshot_s",
@@ -173,6 +182,22 @@ SETTINGS: tuple[Setting, ...] = (
         "age at which an agent's last answer counts half",
         low=1,
         high=1_000_000_000,
+    ),
+    Setting(
+        "coordinator.tuning",
+        "on",
+        "",
+        "whether the fleet's inducing inputs and lengthscales, where it has any, are learnt from its agents' recent frames: "
+        "twice the bytes while that is under way, and one more task a round for an agent",
+        choices=("on", "off"),
+    ),
+    Setting(
+        "coordinator.tuning_rounds",
+        1,
+        "rounds",
+        "from one step of that to the next",
+        low=1,
+        high=10_000,
     ),
     Setting("coordinator.health_s", 10.0, "s", _HEALTH, low=1, high=3600),
     Setting("bridge.topics", "sensors/#", "", "MQTT filters of raw readings to store, separated by commas"),

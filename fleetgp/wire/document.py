@@ -99,6 +99,7 @@ COMMON = {
     "channels": "what is predicted",
     "covariates": "what is predicted from",
     "interval_s": "seconds from one frame to the next",
+    "position": "covariate that mixed channels are learnt over; empty = the place in the first phase",
     "lags": "how many steps back a prediction looks",
     "state": "where it stands",
     "blame": "share of each channel",

@@ -108,16 +108,22 @@ def _inducing(model: FleetModel, schema: Schema) -> Inducing | None:
         raise PeerError(
             "shape", "inducing inputs without lengthscales, lengthscales without inputs, or some of no use here"
         )
+    check_columns(model.columns, schema)
     lengthscale = to_array(model.lengthscale, (len(model.columns),), "lengthscale")
     return inducing_inputs(model.inducing, lengthscale, model.columns, schema)
 
 
+def check_columns(columns: tuple[int, ...], schema: Schema) -> None:
+    """Raise PeerError ``range`` where inducing inputs cannot look at these inputs of a frame."""
+    size = features.shape(schema).inputs
+    # numbers from size on are differences of two inputs (``inducing.picked``)
+    if not (0 < len(columns) <= placement.MOST_CHOSEN and all(0 <= column < size * (size + 1) for column in columns)):
+        raise PeerError("range", f"inducing inputs look at columns {columns[:10]}, a frame has {size}")
+
+
 def inducing_inputs(inputs: Tensor, lengthscale: Array, columns: tuple[int, ...], schema: Schema) -> Inducing:
     """Inducing inputs [M, D] and lengthscale [D] that a peer told. Raises PeerError ``shape``, ``finite`` or ``range``."""
-    D, size = len(columns), features.shape(schema).inputs
-    if not (0 < D <= placement.MOST_COLUMNS and all(0 <= column < size for column in columns)):
-        raise PeerError("range", f"inducing inputs look at columns {columns[:10]}, a frame has {size}")
-    Z = to_array(inputs, (schema.inducing, D), "inducing")
+    Z = to_array(inputs, (schema.inducing, len(columns)), "inducing")
     if not np.all((lengthscale >= 1 / FURTHEST) & (lengthscale <= FURTHEST)) or not np.all(np.abs(Z) <= FURTHEST):
         raise PeerError("range", "an inducing input or lengthscale is not positive or beyond all sense")
     try:

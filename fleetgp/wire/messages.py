@@ -153,7 +153,8 @@ class Bootstrap(Message, frozen=True, kw_only=True, tag="bootstrap"):
 
     Arrays [Q + C] in the order of schema.inputs, transformed units. Equivalent to sums of n, x and x^2 but safe where the
     mean is large against the spread; two of them are merged exactly (Chan, Golub and LeVeque 1979). Counts that are all 0:
-    the agent leaves the fleet, and is forgotten.
+    the agent leaves the fleet, and is forgotten. has_summary: false where the agent sends no summaries and is not waited for; it
+    shares the lengthscale of its private layer only (pFedGP).
     """
 
     FORM: ClassVar[Literal["json", "msgpack"]] = "msgpack"
@@ -165,6 +166,7 @@ class Bootstrap(Message, frozen=True, kw_only=True, tag="bootstrap"):
     count: Tensor
     mean: Tensor
     centred_square_sum: Tensor
+    has_summary: bool = True
 
 
 class Summary(Message, frozen=True, kw_only=True, tag="summary"):
@@ -253,7 +255,8 @@ class Tuning(Message, frozen=True, kw_only=True, tag="tuning"):
     this tuning began with; an agent judges all steps of one tuning by the same of its recent frames. asked: which agents are
     to answer; empty = all. is_back: the proposal before was worse, and counts as not having been. values: the shared
     hyperparameters by name, empty = no tuning is under way: ``inducing`` [M, D] inducing inputs, transformed units, and
-    ``log_lengthscale`` [D], log of the same units; with ``ilmm`` also ``loadings`` [Q, R] and ``log_phi`` []. columns: [D]
+    ``log_lengthscale`` [D], log of the same units; with ``ilmm`` also ``loadings`` [Q, R] and ``log_phi`` []; or
+    ``own_log_lengthscale`` [D] alone, the average of private layers, for agents of pFedGP. columns: [D]
     which of a frame's inputs the inducing inputs look at. precision:
     [Q, F(F+1)/2] of the fleet's belief on recent frames at the step before, the prior's included; shift: [Q, F];
     null = nothing is known yet, and only precision, shift and constant are asked for. included: whose answer is inside.
@@ -279,10 +282,10 @@ class Gradient(Message, frozen=True, kw_only=True, tag="gradient"):
 
     origin, step: of the proposal. precision: [Q, F(F+1)/2] upper triangles of P; shift: [Q, F] h; constant: in nats;
     log_prior: of what the agent keeps to itself, in nats. slopes: gradient of the evidence for the shared hyperparameters, by
-    the names and in the units of the proposal's values; empty = it tells none. count: [Q] readings behind it. held_out: log
-    density of newer frames, foreseen from these and from the proposal's belief, in nats; held_out_count: readings of them, 0 = it
-    tells none. loss: variance that the agent's past would lose on these values, in shares of the noise. seconds: of the agent's
-    work. has_deviation: as in a Summary.
+    the names and in the units of the proposal's values; empty = it tells none; of ``own_log_lengthscale`` how far the agent's own
+    steps went from it. count: [Q] readings behind it. held_out: log density of newer frames, foreseen from these and from the
+    proposal's belief, in nats; held_out_count: readings of them, 0 = it tells none. loss: variance that the agent's past would
+    lose on these values, in shares of the noise. seconds: of the agent's work. has_deviation: as in a Summary.
     """
 
     FORM: ClassVar[Literal["json", "msgpack"]] = "msgpack"

@@ -13,7 +13,7 @@ from fleetgp.gp.aggregate import Belief
 from fleetgp.inducing import Inducing
 from fleetgp.schema import Schema
 from fleetgp.wire.convert import from_triangles, to_array, to_tensor, to_triangles
-from fleetgp.wire.knowledge import LARGEST, inducing_inputs
+from fleetgp.wire.knowledge import LARGEST, check_columns, inducing_inputs
 from fleetgp.wire.messages import Tensor, Tuning
 
 INDUCING, LOG_LENGTHSCALE = "inducing", "log_lengthscale"
@@ -50,6 +50,7 @@ def arrays(tensors: dict[str, Tensor], shapes: dict[str, tuple[int, ...]], what:
 
 def read(tuning: Tuning, schema: Schema) -> Proposed:
     """The mathematics of a proposal for agents of this schema. Raises PeerError ``shape``, ``finite`` or ``range``."""
+    check_columns(tuning.columns, schema)
     D = len(tuning.columns)
     values = arrays(tuning.values, {INDUCING: (schema.inducing, D), LOG_LENGTHSCALE: (D,)}, "values")
     if not np.all(np.abs(values[LOG_LENGTHSCALE]) <= LARGEST_LOG):

@@ -77,7 +77,8 @@ def test_each_of_a_mixed_fleet_is_what_its_model_says(mixed: Hub, model: Model) 
     shared, local = state.learner.basis.shared, state.learner.basis.local
     assert (model in mixed.coordinator.answers) == (model in mixed.coordinator.told) == of.shared
     assert (state.basis > 0) == of.shared == bool(state.sent)
-    assert said(mixed, model) == (["summary"] if of.shared else [])
+    assert [kind for kind in said(mixed, model) if kind != "bootstrap"] == (["summary"] if of.shared else [])
+    assert (model in mixed.coordinator.averaging.members) == of.kernel
     assert (shared is not None) == (of.shared or of.deviation)
     assert (local is not None) == of.local
     is_sure = bool(np.all(state.learner.knowledge.deviation_var == hyper.NO_DEVIATION))
@@ -89,6 +90,21 @@ def test_each_of_a_mixed_fleet_is_what_its_model_says(mixed: Hub, model: Model) 
     z, effects = errors(state, mixed.tick, MODELS.index(model))
     assert 0.7 < z < 1.4
     assert counts(effects) == {}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_predictions_tell_no_layer_that_a_model_has_not(mixed: Hub, model: Model) -> None:
+    """All of an agent without a fleet is its own; what is told sums to the mean."""
+    of, state = parts(model), mixed.agents[model]
+    state = msgspec.structs.replace(state, config=msgspec.structs.replace(state.config, layers=True))
+    _, effects = feed(state, list(ar_rows(1, 5)), mixed.tick)
+    laws = [law for told in predictions(effects) for law in told.channels.values()]
+    layers = np.array([law.layers for law in laws])
+    np.testing.assert_allclose(layers.sum(axis=1), [law.mean for law in laws], rtol=1e-12)
+    size = np.abs(layers[:, 1:]).max(axis=0)
+    assert (size[0] > 1e-4) == of.shared == any(law.pull for law in laws)
+    assert (size[1] > 1e-4) == (of.deviation or not of.shared)
+    assert (size[2] > 0) == of.local
 
 
 def errors(state: State, tick: int, seed: int) -> tuple[float, list[Effect]]:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent.config import agent_config, wiring
+from edge_agent.cli import agent
+from edge_agent.config import TOLD, agent_config, wiring
 from fleetgp.errors import ConfigError
 from fleetgp.gp.learner import Forgetting
 from fleetgp.runtime.settings import load
@@ -34,6 +35,7 @@ def test_an_agents_settings_reach_its_brain(tmp_path: Path) -> None:
         "agent.short_half_life_frames": "100",
         "agent.refresh_frames": "16",
         "agent.local_inducing": "7",
+        "agent.model": "no-local",
     }
     config = agent_config(load(written(tmp_path), {}, flags))
     assert config.agent_id == "pump-1"
@@ -42,11 +44,22 @@ def test_an_agents_settings_reach_its_brain(tmp_path: Path) -> None:
     assert (config.lateness_ms, config.warmup_frames, config.alarm_score) == (4500, 33, 5.5)
     assert config.forgetting == Forgetting(500.0, 100.0, 16)
     assert config.local_inducing == 7
+    assert config.model == "no-local"
 
 
 @pytest.mark.parametrize(("clock", "is_live"), [("live", True), ("receive", True), ("recording", False)])
 def test_only_a_recordings_clock_keeps_frames_open_while_time_passes(tmp_path: Path, clock: str, is_live: bool) -> None:
     assert agent_config(load(written(tmp_path), {}, {**MINIMAL, "agent.clock": clock})).is_live is is_live
+
+
+@pytest.mark.parametrize(
+    ("word", "near"), [("alon", "alone"), ("no_deviation", "no-deviation"), ("global", "global-only")]
+)
+def test_a_model_that_there_is_not_is_told_with_the_nearest_word(tmp_path: Path, word: str, near: str) -> None:
+    with pytest.raises(ConfigError, match=rf'agent.model.*"full".*did you mean "{near}"'):
+        load(written(tmp_path), {}, {**MINIMAL, "agent.model": word})
+    with pytest.raises(ConfigError, match=f'did you mean "{near}".*flag --set agent.model'):
+        agent(["--config", str(written(tmp_path)), "--id", "pump-1", "--model", word])
 
 
 def test_an_agent_without_a_name_is_told_how_to_give_one(tmp_path: Path) -> None:
@@ -112,3 +125,15 @@ def test_names_of_other_programs_are_refused(name: str) -> None:
     settings = load(None, {}, {"agent.id": name})
     with pytest.raises(ConfigError, match="another program"):
         agent_config(settings)
+
+
+@pytest.mark.parametrize("layers", ["true", "false"])
+def test_what_an_agent_tells_of_its_settings_makes_the_same_agent_again(tmp_path: Path, layers: str) -> None:
+    """As text and numbers, flags among them: that is how a recording of it is run again."""
+    flags = {**MINIMAL, "agent.layers": layers, "agent.refresh_frames": "64", "agent.alarm_score": "7.5"}
+    settings = load(written(tmp_path), {}, flags)
+    told = settings.told(TOLD)
+    assert told["agent.layers"] == layers
+    again = load(written(tmp_path), {}, MINIMAL).with_told(told, "a recording")
+    assert agent_config(again) == agent_config(settings)
+    assert agent_config(again).layers is (layers == "true")

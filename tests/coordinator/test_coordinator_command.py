@@ -16,9 +16,16 @@ from fleetgp.runtime.settings import load
 
 
 def test_settings_reach_the_brain() -> None:
-    flags = {"coordinator.round_s": "12.5", "coordinator.answer_s": "3", "coordinator.half_life_rounds": "77"}
+    flags = {
+        "coordinator.round_s": "12.5",
+        "coordinator.answer_s": "3",
+        "coordinator.half_life_rounds": "77",
+        "coordinator.tuning": "off",
+        "coordinator.tuning_rounds": "5",
+    }
     config = coordinator_config(load(None, {}, flags))
-    assert config == CoordinatorConfig(round_s=12.5, answer_s=3.0, half_life_rounds=77.0)
+    own = CoordinatorConfig(round_s=12.5, answer_s=3.0, half_life_rounds=77.0, tuning=False, tuning_rounds=5)
+    assert config == own
 
 
 def test_default_settings_are_the_brains_own() -> None:

@@ -23,6 +23,12 @@ CHANNELS = (
     Channel(name="vibration", unit="mm/s"),
     Channel(name="current", unit="A"),
 )
+PULL = 0.25  # by which the fleet's knowledge takes a device back in a frame
+CHANGES = {
+    2: ("first basis", None),
+    5: ("new basis: the fleet's scale has moved", None),
+    9: ("new basis: kernels tuned on 6 agents", 0.031),
+}
 LEVELS = {"temperature": (21.0, 3.0), "pressure": (101.3, 0.8), "vibration": (2.4, 0.5), "current": (7.5, 1.4)}
 
 
@@ -39,6 +45,7 @@ class Plan:
     dead: str = ""
     silent: str = ""
     missing_channel: str = ""
+    with_layers: bool = True
     rounds: int = 40
     seed: int = 7
 
@@ -102,12 +109,25 @@ def _rows(plan: Plan, agent: str, number: int, rng: random.Random) -> list[Row]:
             observed = None if name == plan.missing_channel else mean + std * noise
             values |= {f"{name}.mean": mean, f"{name}.low": mean - 1.645 * std, f"{name}.high": mean + 1.645 * std}
             values |= {f"{name}.observed": observed, f"{name}.z": None if observed is None else noise}
+            if plan.with_layers:
+                values |= {f"{name}.{part}": value for part, value in _layers(number, frame, swing).items()}
             readings[name] = observed
         score = rng.expovariate(2.3) + (rng.uniform(14, 30) if is_odd else 0)
         values |= {"score": score, "threshold": 8.0, "is_alarmed": float(is_odd)}
         rows.append(Row("prediction", agent, at_ms, values, plan.now_ms, frame))
         rows.append(Row("reading", f"sensors/{agent}", at_ms, readings, plan.now_ms, frame))
     return rows
+
+
+def _layers(number: int, frame: int, swing: float) -> dict[str, float]:
+    """Of a device that is kept 0.4 of a swing above the fleet's level for each device before it, and has a rhythm of its own."""
+    own = 0.4 * number * swing * PULL
+    return {
+        "shared": 0.1 * swing * math.cos(frame / 40) - own,
+        "deviation": own,
+        "local": 0.03 * swing * math.sin(2 * math.pi * frame / 100),
+        "pull": PULL,
+    }
 
 
 def _events(plan: Plan) -> list[AnomalyEvent]:
@@ -143,6 +163,7 @@ def _rounds(plan: Plan, rng: random.Random) -> list[RoundNotice]:
                 answered=answered, missing=missing, included=tuple(joined) if number > 4 else answered,
                 bytes_received=14_200 * len(answered) + rng.randrange(900), bytes_sent=15_800 * len(joined),
                 seconds=0.2 + rng.random() * 0.5 + (4.6 if missing else 0),
+                note=CHANGES.get(number, ("", None))[0], gain=CHANGES.get(number, ("", None))[1],
             )
         )  # fmt: skip
     return notices

@@ -17,7 +17,7 @@ from dashboard import labels
 from fleetgp.store.base import Batch
 from fleetgp.store.sqlite import open_writer
 
-IS_ABSENT = not Path(chromium_path()).exists() and os.environ.get("FLEETGP_REQUIRE_BROWSER") != "1"
+IS_ABSENT = not Path(chromium_path()).exists() and os.environ.get("REQUIRE_BROWSER") != "1"
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(IS_ABSENT, reason=f"no browser at {chromium_path()} (set CHROMIUM)"),
@@ -120,12 +120,13 @@ def test_a_click_on_a_row_opens_the_device_and_back_returns(dashboard: Running, 
 def test_device_page_draws_its_charts_and_keeps_them_while_it_ticks(dashboard: Running, page: Page):
     page.goto(f"{dashboard.url}/device?agent=press-2")
     settle(page)
-    assert page.locator(CHART).count() == 10
+    assert page.locator(CHART).count() == 14
     assert "temperature (°C)" in text(page)
     lines = page.locator('[data-testid="stVegaLiteChart"] .mark-line path').evaluate_all(
         "paths => paths.map(path => path.getBBox()).filter(box => box.width > 200 && box.height > 1).length"
     )
-    assert lines >= 1 + 2 * 4, "score, and per channel what was expected and what was read"
+    assert lines >= 1 + 4 * 4, "score, and per channel what was expected, what was read, and two layers that move"
+    assert "where the fleet would have it" in text(page)
     fewest = page.evaluate(
         """chart => new Promise(done => {
             const start = performance.now(); let fewest = 1e9;
@@ -136,7 +137,7 @@ def test_device_page_draws_its_charts_and_keeps_them_while_it_ticks(dashboard: R
         })""",
         CHART,
     )
-    assert fewest == 10, "no chart vanishes at a tick"
+    assert fewest == 14, "no chart vanishes at a tick"
 
 
 def test_times_are_the_viewers(dashboard: Running, chromium: Browser):

@@ -128,11 +128,13 @@ def test_programs_but_no_agent(show: Show, page: str):
     assert labels.NO_AGENTS in words(show(page, Batch(statuses=[bridge])))
 
 
-def test_device_page_draws_score_legend_and_two_charts_a_channel(show: Show):
+def test_device_page_draws_score_legend_and_three_charts_a_channel(show: Show):
     app = show("device", history(Plan(frames=80)), agent="press-2")
     assert app.selectbox(key="agent_picker").value == "press-2"
-    assert charts(app) == 2 + 2 * 4
+    assert charts(app) == 2 + 3 * 4
     said = words(app)
+    assert "where the fleet would have it" in said
+    assert labels.LAYERS_NOTE in said
     assert "temperature (°C)" in said
     assert "1 open alarm" in said
     assert "90 % of readings should fall in the band" in said
@@ -164,7 +166,18 @@ def test_device_page_of_an_agent_without_frames(show: Show):
 def test_device_page_says_when_a_channel_has_no_readings(show: Show):
     app = show("device", history(Plan(agents=1, frames=50, missing_channel="pressure")))
     assert words(app).count(labels.NO_CHANNEL_DATA) == 1
-    assert charts(app) == 2 + 2 * 3 + 1
+    assert charts(app) == 2 + 3 * 3 + 1
+
+
+def test_layers_can_be_left_out_and_a_history_without_says_so(show: Show):
+    app = show("device", history(Plan(agents=2, frames=40)))
+    app.toggle(key="layers_True").set_value(False).run()
+    assert not app.exception
+    assert charts(app) == 2 + 2 * 4
+    assert labels.LAYERS_NOTE not in words(app)
+    older = show("device", history(Plan(agents=2, frames=40, with_layers=False)))
+    assert charts(older) == 2 + 2 * 4
+    assert labels.NO_LAYERS in words(older)
 
 
 def test_a_forgotten_agent_in_the_address_is_no_error(show: Show):
@@ -189,8 +202,11 @@ def test_rounds_page(show: Show):
     app = show("rounds", history(Plan(frames=20, rounds=12)))
     assert charts(app) == 3
     assert labels.ROUND_SENTENCE in words(app)
-    (table,) = (table.value for table in app.dataframe)
+    changes, table = (table.value for table in app.dataframe)
     assert table[labels.ROUND].tolist() == list(range(12, 0, -1))
+    assert changes[labels.ROUND].tolist() == [9, 5, 2]
+    assert changes[labels.CHANGE_GAIN].tolist() == ["+0.031", "–", "–"]
+    assert labels.NO_CHANGES in words(show("rounds", history(Plan(frames=20, rounds=1))))
 
 
 def test_rounds_page_before_the_first_round(show: Show):

@@ -14,9 +14,9 @@ import scipy.stats
 
 from fleetgp import inducing
 from fleetgp.arrays import Array
+from fleetgp.covariances import covariance
 from fleetgp.gp.mixing import Mixing
 from fleetgp.inducing import Inducing
-from fleetgp.kernels import covariance
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleetgp.gp.covariances import Covariance, Inducing, Periodic, Stationary, fourier
-from fleetgp.kernels import covariance
+from fleetgp import inducing
+from fleetgp.arrays import Array
+from fleetgp.covariances import Covariance, Periodic, Stationary, covariance, total, total_slopes, traced
+from fleetgp.fourier import fourier
+from fleetgp.gp.hierarchy import Start
+from fleetgp.wire.freeze import freeze, thaw
 
 RARE = settings(max_examples=40, deadline=None, derandomize=True)
 SEED = st.integers(0, 10**6)
@@ -37,22 +41,49 @@ def test_it_is_a_covariance(name: str, seed: int, n: int) -> None:
     assert np.linalg.eigvalsh(K).min() > -1e-12 * ALL[name].total * n
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", [*ALL, "word"])
 @RARE
 @given(seed=SEED)
-def test_slopes_are_finite_differences_1e_6(name: str, seed: int) -> None:
-    """For the logarithm of every parameter; a point on itself included, where the Matern's distance has none of its own."""
-    rng, function = np.random.default_rng(seed), ALL[name]
-    function = function.at(function.values + 0.3 * rng.standard_normal(len(function.values)))
-    X, Z = rng.standard_normal((4, 2)), rng.standard_normal((3, 2))
+def test_the_way_back_is_the_finite_difference_1e_6(name: str, seed: int) -> None:
+    """For the logarithm of every parameter and for Z, of a random sum over k(X, Z); a point on itself included, where the
+    Matern's distance has no slope of its own."""
+    rng = np.random.default_rng(seed)
+    kernel = ALL.get(name, "matern52")
+    values = (np.zeros(2) if isinstance(kernel, str) else kernel.values) + 0.3 * rng.standard_normal(
+        2 if isinstance(kernel, str) else len(kernel.values)
+    )
+    X, Z, W = rng.standard_normal((4, 2)), rng.standard_normal((3, 2)), rng.standard_normal((4, 3))
     Z[0] = X[0]
-    slopes = function.slopes(X, Z)
-    for place in range(len(function.values)):
-        step = np.zeros(len(function.values))
-        step[place] = 1e-5
-        up, down = function.at(function.values + step), function.at(function.values - step)
-        expected = (up.matrix(X, Z) - down.matrix(X, Z)) / 2e-5
-        np.testing.assert_allclose(slopes[place], expected, rtol=1e-6, atol=1e-8)
+
+    def summed(values: Array, Z: Array) -> float:
+        return float(np.sum(W * traced(kernel, X, Z, np.exp(values))[0]))
+
+    for_values, for_Z = traced(kernel, X, Z, np.exp(values))[1](W)
+    for place in np.ndindex(values.shape):
+        step = _one(values, place)
+        expected = (summed(values + step, Z) - summed(values - step, Z)) / 2e-5
+        assert for_values[place] == pytest.approx(expected, rel=1e-6, abs=1e-8)
+        up, down = (total(kernel, np.exp(v)) for v in (values + step, values - step))
+        assert total_slopes(kernel, np.exp(values))[place] == pytest.approx((up - down) / 2e-5, rel=1e-6, abs=1e-8)
+    for place in np.ndindex(Z.shape):
+        step = _one(Z, place)
+        expected = (summed(values, Z + step) - summed(values, Z - step)) / 2e-5
+        assert for_Z[place] == pytest.approx(expected, rel=1e-5, abs=2e-8)
+
+
+def _one(like: Array, place: tuple[int, ...]) -> Array:
+    step = np.zeros_like(like)
+    step[place] = 1e-5
+    return step
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_function_of_inputs_in_another_unit_is_the_same_function(name: str) -> None:
+    rng, unit = np.random.default_rng(3), np.array([365.25, 0.02])
+    X, Z = rng.standard_normal((5, 2)), rng.standard_normal((4, 2))
+    told = ALL[name].stretched(unit).matrix(X / unit, Z / unit)
+    np.testing.assert_allclose(told, ALL[name].matrix(X, Z), rtol=1e-9)
+    assert ALL[name].reach == (1 if name in ("matern52", "periodic") else 2)
 
 
 def test_entries_are_the_printed_formulas() -> None:
@@ -71,13 +102,15 @@ def test_features_at_their_inducing_inputs_are_the_covariance_and_elsewhere_no_m
     """F F^T = k(Z, Z) up to the jitter; the residual is what |F|^2 lacks of the total, near nothing at Z."""
     rng, function = np.random.default_rng(0), ALL[name]
     Z = rng.standard_normal((8, 2))
-    made = Inducing(function, Z, jitter=1e-10)
-    np.testing.assert_allclose(made.features(Z) @ made.features(Z).T, function.matrix(Z, Z), atol=1e-8)
-    np.testing.assert_allclose(made.residual_variance(Z), 0.0, atol=1e-8)
+    made = inducing.make(function, (0, 1), Z, np.exp(function.values), jitter=1e-10)
+    F = inducing.features(made, Z)
+    np.testing.assert_allclose(F @ F.T, function.matrix(Z, Z), atol=1e-8)
+    np.testing.assert_allclose(inducing.residual(F, made.variance), 0.0, atol=1e-8)
     X = 3 * rng.standard_normal((50, 2))
-    left = made.residual_variance(X)
-    assert np.all(left >= 0)
-    np.testing.assert_allclose(left, np.maximum(function.total - np.sum(made.features(X) ** 2, axis=1), 0), atol=1e-12)
+    F = inducing.features(made, X)
+    assert made.variance == pytest.approx(function.total, rel=1e-12)
+    assert np.all(np.sum(F**2, axis=1) <= function.total + 1e-8)
+    np.testing.assert_allclose(inducing.features(made, X[0]), F[0], rtol=1e-12)
 
 
 @pytest.mark.parametrize("kernel", ["se", "matern32", "matern52"])
@@ -91,3 +124,14 @@ def test_random_fourier_features_are_the_covariance_on_average(kernel: str) -> N
     np.testing.assert_allclose(F @ F.T, expected, atol=5 * 2.0 / math.sqrt(40_000))
     np.testing.assert_allclose(np.sum(F**2, axis=1), 2.0, rtol=1e-12)
     np.testing.assert_array_equal(features.residual_variance(X), 0.0)
+
+
+@pytest.mark.parametrize("name", [*ALL, "word"])
+def test_a_frozen_start_comes_back_with_its_kernel(name: str) -> None:
+    """What a learner holds is frozen by its types: a kernel is among them whole."""
+    kernel = ALL.get(name, "matern52")
+    Z = np.random.default_rng(2).standard_normal((3, 2))
+    parameters = np.ones(2) if isinstance(kernel, str) else np.exp(kernel.values)
+    back = thaw(freeze(Start(Z, Z, parameters, np.ones(2), np.ones(1), kernel=kernel)), Start)
+    np.testing.assert_array_equal(covariance(back.kernel, Z, Z, parameters), covariance(kernel, Z, Z, parameters))
+    assert type(back.kernel) is type(kernel)

@@ -165,3 +165,13 @@ def test_inducing_inputs_that_are_all_one_still_have_a_factor(kernel: Kernel, M:
     made = inducing.make(kernel, (0,), np.ones((M, 1)), np.ones(1))
     F = inducing.features(made, np.array([[1.0]]))
     assert np.sum(F * F) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_a_column_beyond_the_inputs_is_the_difference_of_two() -> None:
+    inputs = np.random.default_rng(8).standard_normal((6, 5))
+    columns = (3, inducing.difference(0, 2, 5), inducing.difference(4, 1, 5))
+    expected = np.column_stack((inputs[:, 3], inputs[:, 0] - inputs[:, 2], inputs[:, 4] - inputs[:, 1]))
+    np.testing.assert_array_equal(inducing.picked(inputs, columns), expected)
+    np.testing.assert_array_equal(inducing.picked(inputs[2], columns), expected[2])
+    # what is picked is a copy: inputs are left as they were
+    np.testing.assert_array_equal(inputs, np.random.default_rng(8).standard_normal((6, 5)))

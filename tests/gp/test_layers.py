@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from dense_fleet import Joint, Priors, Stream, condition
-from drive_learner import one
+from drive_learner import drive_in_batches, inputs_of, one, settled
 from random_learner import lone_learner, random_basis, random_inputs, random_learner
 
 from fleetgp import features
@@ -110,3 +110,31 @@ def test_the_pull_is_what_the_shared_layer_loses_of_a_step_in_the_channels_own_l
         moved = layers.split(learner, learning.foresee(learner, inputs._replace(inputs=higher))).layers
         assert moved is not None
         np.testing.assert_allclose(told[q, 4], (told[q, 1] - moved[q, 1]) / 0.5, rtol=1e-7)
+
+
+def test_own_push_over_the_pull_is_how_far_a_device_is_from_its_fleet() -> None:
+    """Six devices whose readings go back by a half to levels far apart; what a page says of them is the levels' difference."""
+    rng = np.random.default_rng(11)
+    levels = 3.0 * rng.standard_normal(6)
+    series = [np.zeros((800, 1)) for _ in levels]
+    for x, level in zip(series, levels, strict=True):
+        x[0] = level
+        for t in range(1, len(x)):
+            x[t] = level + 0.5 * (x[t - 1] - level) + 0.3 * rng.standard_normal(1)
+    basis = settled(np.concatenate(series), 2).basis
+    fleet = [drive_in_batches(learning.alone(basis), x)[0] for x in series]
+    known = fleet[0].knowledge
+    for _ in range(2):
+        terms = [learning.summary(learner)[0] for learner in fleet]
+        belief = aggregate.posterior(terms, known.prior_var)
+        fleet = [
+            learning.inform(learner, known._replace(belief=aggregate.cavity(belief, term)))
+            for learner, term in zip(fleet, terms, strict=True)
+        ]
+    gaps = []
+    for learner, x in zip(fleet, series, strict=True):
+        told = layers.split(learner, learning.foresee(learner, one(inputs_of(x[-20:]), 18))).layers
+        assert told is not None
+        assert told[0, 4] == pytest.approx(0.5, abs=0.1)
+        gaps.append(float((told[0, 2] + told[0, 3]) / told[0, 4]))
+    np.testing.assert_allclose(gaps, levels - levels.mean(), atol=0.15 * levels.std())

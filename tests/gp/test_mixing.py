@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from fleetgp import inducing
 from fleetgp.arrays import Array
+from fleetgp.covariances import Periodic, Stationary
 from fleetgp.gp import aggregate, mixing
 from fleetgp.gp.aggregate import Belief
 from fleetgp.gp.mixing import Message, Mixing, Posterior
@@ -83,11 +84,18 @@ def test_the_evidence_is_the_sparse_density_less_what_features_leave_out_and_bel
     assert bound <= log_density(fleet, is_sparse=False) + 1e-7
 
 
-def exact(seed: int, *, clients: int = 1) -> tuple[list[Readings], Array]:
+WAVE = Periodic(0, 2.5, 1.0, 0.6) * Stationary("se", (0,), np.array([5.0])) + Stationary(
+    "matern32", (0,), np.array([2.0]), 0.5
+)
+
+
+def exact(seed: int, *, clients: int = 1, is_composed: bool = False) -> tuple[list[Readings], Array]:
     """A fleet whose inducing inputs are all its inputs and those of the prediction: sparse and exact are one."""
     rng = np.random.default_rng(seed)
     points = np.linspace(0, 6, 6 * clients + 4)[:, None] + rng.uniform(-0.1, 0.1, (6 * clients + 4, 1))
     shared, local = (inducing.make("matern52", (0,), points, np.array([length]), jitter=1e-10) for length in (2.0, 0.7))
+    if is_composed:
+        shared = inducing.make(WAVE, (0,), points, np.exp(WAVE.values), jitter=1e-10)
     Bg, fleet = rng.standard_normal((3, 2)), []
     for i in range(clients):
         mix = Mixing(shared, local, Bg, rng.standard_normal((3, 2)), rng.standard_normal((3, 1)), 0.4, np.full(3, 0.05))
@@ -96,12 +104,12 @@ def exact(seed: int, *, clients: int = 1) -> tuple[list[Readings], Array]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("clients", [1, 3])
+@pytest.mark.parametrize(("clients", "is_composed"), [(1, False), (3, False), (3, True)])
 def test_a_window_with_inducing_inputs_everywhere_is_the_exact_process_with_the_summed_kernel_1e_6(
-    seed: int, clients: int
+    seed: int, clients: int, is_composed: bool
 ) -> None:
     """A fleet of one is then one private process: Bg Bg' kg + phi Bd Bd' kg + Bl Bl' ki. Frames of a window are correlated."""
-    fleet, Xs = exact(seed, clients=clients)
+    fleet, Xs = exact(seed, clients=clients, is_composed=is_composed)
     mean, cov = mixing.window(fleet[0].mix, personal(fleet, 0), Xs, is_noisy=False)
     expected_mean, expected_cov = predict(fleet, 0, Xs, is_sparse=False)
     np.testing.assert_allclose(mean, expected_mean, rtol=1e-6, atol=1e-6)

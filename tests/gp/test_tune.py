@@ -8,28 +8,53 @@ import numpy as np
 import pytest
 
 from fleetgp.arrays import Array
+from fleetgp.covariances import Periodic, Stationary
 from fleetgp.errors import NotFinite
 from fleetgp.gp import aggregate, hierarchy, mixing, slopes, tune
 from fleetgp.gp.climb import Curvature, climb
-from fleetgp.gp.hierarchy import Own, Ranks, Shared, Start
+from fleetgp.gp.hierarchy import AnyKernel, Own, Ranks, Shared, Start
 from fleetgp.gp.mixing import Message
 from fleetgp.schema import Kernel
 
 KERNELS: tuple[Kernel, ...] = get_args(Kernel)
+# with variances of their own, and another kernel of what is local
+WAVE = Periodic(0, period=3.1, lengthscale=1.2, variance=0.6) * Stationary("matern52", (0,), np.array([6.0])) + (
+    Stationary("se", (0,), np.array([2.0]), 0.7)
+)
+ROUGH = Stationary("matern32", (0,), np.array([0.9]), 0.5) + Periodic(0, 1.7, 0.8, 0.3)
+PAIRS = [
+    *((k, None, 0.0) for k in KERNELS),
+    ("se", None, 0.3),
+    (WAVE, ROUGH, 0.0),
+    (WAVE, "se", 0.3),
+    ("se", ROUGH, 0.3),
+]
 RANKS = [Ranks(2, 2, 2), Ranks(2, 0, 1), Ranks(1, 2, 0), Ranks(2, 0, 0), Ranks(0, 0, 2), Ranks(0, 1, 2), Ranks(4, 1, 1)]
 
 
-def start(kernel: Kernel = "se") -> Start:
+def start(kernel: AnyKernel = "se", local: AnyKernel | None = None) -> Start:
     Zg, Zi = np.linspace(0, 10, 6)[:, None], np.linspace(0, 10, 7)[:, None]
-    return Start(Zg, Zi, np.array([2.0]), np.array([0.9]), np.full(3, 0.05), kernel=kernel)
+    lengths = parameters(kernel, 2.0), parameters(local or kernel, 0.9)
+    return Start(Zg, Zi, *lengths, np.full(3, 0.05), kernel=kernel, local_kernel=local)
+
+
+def parameters(kernel: AnyKernel, lengthscale: float) -> Array:
+    return np.array([lengthscale]) if isinstance(kernel, str) else np.exp(kernel.values)
 
 
 class Case:
     """Three clients of a few frames, their hyperparameters and messages."""
 
-    def __init__(self, ranks: Ranks, kernel: Kernel = "se", missing: float = 0.0, frames: int = 9) -> None:
+    def __init__(
+        self,
+        ranks: Ranks,
+        kernel: AnyKernel = "se",
+        missing: float = 0.0,
+        frames: int = 9,
+        local: AnyKernel | None = None,
+    ) -> None:
         rng = np.random.default_rng(7)
-        self.start = start(kernel)
+        self.start = start(kernel, local)
         self.shared = hierarchy.shared(self.start, ranks, rng)
         self.own = [hierarchy.own(self.start, ranks, rng) for _ in range(3)]
         self.X = [rng.uniform(0, 10, (frames, 1)) for _ in range(3)]
@@ -38,7 +63,7 @@ class Case:
             Y[rng.random(Y.shape) < missing] = np.nan
 
     def message(self, client: int, shared: Shared, own: Own) -> Message:
-        mix = hierarchy.mixing(shared, own, self.start.kernel)
+        mix = hierarchy.mixing(shared, own, *self.start.kernels)
         return mixing.summarise(mix, mixing.summed(mix, self.X[client], self.Y[client]))
 
     def evidence(self, shared: Shared, owns: list[Own], clients: tuple[int, ...] = (0, 1, 2)) -> float:
@@ -73,12 +98,12 @@ def test_a_clients_evidence_is_the_fleets_less_that_of_the_others_1e_7(ranks: Ra
     assert told == pytest.approx(case.evidence(case.shared, case.own) - others, rel=1e-7, abs=1e-6)
 
 
-@pytest.mark.parametrize(("kernel", "missing"), [*((k, 0.0) for k in KERNELS), ("se", 0.3)])
+@pytest.mark.parametrize(("kernel", "local", "missing"), PAIRS)
 def test_a_clients_own_gradient_is_the_finite_difference_of_the_whole_fleets_bound_1e_5(
-    kernel: Kernel, missing: float
+    kernel: AnyKernel, local: AnyKernel | None, missing: float
 ) -> None:
     """Of everything it keeps, its priors included: what it climbs is the fleet's bound up to a constant."""
-    case = Case(Ranks(2, 2, 2), kernel, missing)
+    case = Case(Ranks(2, 2, 2), kernel, missing, local=local)
     climbed = tune.OwnEvidence(
         case.shared, case.own[1], slopes.frames(case.X[1], case.Y[1]), case.cavity(1), case.start
     )
@@ -92,14 +117,16 @@ def test_a_clients_own_gradient_is_the_finite_difference_of_the_whole_fleets_bou
     np.testing.assert_allclose(climbed(flat)[1], differences(fleet, flat), rtol=1e-5, atol=1e-4)
 
 
-@pytest.mark.parametrize(("kernel", "missing"), [*((k, 0.0) for k in KERNELS), ("se", 0.3)])
+@pytest.mark.parametrize(("kernel", "local", "missing"), PAIRS)
 def test_gradients_of_all_clients_sum_to_the_finite_difference_of_the_bound_1e_5(
-    kernel: Kernel, missing: float
+    kernel: AnyKernel, local: AnyKernel | None, missing: float
 ) -> None:
-    """For loadings, inducing inputs, lengthscale and phi: each client knows but its own part (models.md section 4)."""
-    case = Case(Ranks(2, 2, 2), kernel, missing)
+    """For loadings, inducing inputs, the kernel's parameters and phi: each client knows but its own part (models.md section 4)."""
+    case = Case(Ranks(2, 2, 2), kernel, missing, local=local)
     told = [
-        tune.gradient(case.shared, case.own[i], slopes.frames(case.X[i], case.Y[i]), case.cavity(i), kernel)[1]
+        tune.gradient(
+            case.shared, case.own[i], slopes.frames(case.X[i], case.Y[i]), case.cavity(i), *case.start.kernels
+        )[1]
         for i in range(3)
     ]
     for name, value in case.shared._asdict().items():

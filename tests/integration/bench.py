@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -121,6 +121,9 @@ class Bench:
         for running in self.programs:
             if running.is_alive:
                 running.kill()
+        for pid in processes_of(self.data):  # children of a demo that was killed
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 class Desk:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bench import Bench, Desk, Running, desk_at
+from bench import Bench, Desk, desk_at
 
 from broker_bridge.broker import EmbeddedBroker
 
@@ -34,12 +34,3 @@ def desk(bench: Bench, tmp_path: Path) -> Iterator[Desk]:
     with desk_at(bench.url, tmp_path) as desk:
         assert desk.session.wait_connected(10.0)
         yield desk
-
-
-@pytest.fixture(scope="session")
-def contract_demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bench, Running]]:
-    """The demo of the contract takes half a minute: begun with the first test of demos, looked at when others are done."""
-    bench = Bench(tmp_path_factory.mktemp("contract"))
-    flags = ["--headless", "--seconds", "30", "--json", "out.json", "--data-dir", str(bench.data)]
-    yield bench, bench.run("demo", *flags)
-    bench.end()

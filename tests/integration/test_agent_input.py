@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import signal
-import socket
 import time
 import urllib.request
 from collections import Counter
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from bench import Bench, Desk, desk_at
+from ports import unused_port
 from streams import STREAM, by_the_brains, write_recording, write_spec
 from test_agent_process import assert_same
 
@@ -195,8 +195,7 @@ def test_predictions_that_nobody_can_hear_wait_within_a_bound(bench: Bench, tmp_
         memory.keep(Readings(at_ms, (Sample(at_ms, at_ms, (0, 1), (float(number % 9), float(number % 7))),)))
     memory.close()
     bench.url = f"mqtt://127.0.0.1:{free_port}"
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        page = probe.getsockname()[1]
+    page = unused_port()
     running = bench.agent("pump-1", TWO, agent__clock="recording", metrics__port=page)
     by_s = time.monotonic() + 20
     while f"fleetgp_backlog_depth {BACKLOG}" not in look(page).splitlines():

@@ -8,15 +8,28 @@ import re
 import signal
 import socket
 import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from bench import DEMO_KEYS, Bench, Running, processes_of
 from streams import write_recording, write_spec
 
+from fleetgp.store.sqlite import open_reader
+
 pytestmark = pytest.mark.broker
 
 STREAMING = "streams "
+
+
+@pytest.fixture(scope="module", autouse=True)
+def contract_demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bench, Running]]:
+    """The demo of the contract takes half a minute: begun with the first test here, looked at by the last."""
+    bench = Bench(tmp_path_factory.mktemp("contract"))
+    flags = ["--headless", "--seconds", "30", "--json", "out.json", "--data-dir", str(bench.data)]
+    yield bench, bench.run("demo", *flags)
+    bench.end()
 
 
 def wait_for(running: Running, words: str, timeout_s: float = 30.0) -> None:
@@ -27,13 +40,21 @@ def wait_for(running: Running, words: str, timeout_s: float = 30.0) -> None:
         time.sleep(0.05)
 
 
-def test_an_endless_demo_ends_in_order(contract_demo: object, bench: Bench) -> None:
+def has_readings(data: Path) -> bool:
+    """Whether the store of the demo that runs there holds some."""
+    for path in data.glob("*/bridge/history.sqlite"):
+        with closing(open_reader(path)) as reader:
+            return bool(reader.series("reading"))
+    return False
+
+
+def test_an_endless_demo_ends_in_order(bench: Bench, eventually: Callable[..., None]) -> None:
     """Ctrl-C: all stop within 5 s, no process is left, the data are named, no reading is lost."""
     running = bench.run("demo", "--data-dir", str(bench.data))
     wait_for(running, STREAMING)
     assert re.search(r"dashboard +http://127\.0\.0\.1:\d+", running.said)
     assert len(processes_of(bench.data)) >= 10  # demo, broker, bridge, coordinator, dashboard, devices, five agents
-    time.sleep(1.5)  # some readings under way
+    eventually(lambda: has_readings(bench.data), 20.0)
     assert running.stop(signal.SIGINT) == 0
     assert processes_of(bench.data) == []
     (folder,) = re.findall(r"data +(\S+)", running.said)
@@ -41,7 +62,7 @@ def test_an_endless_demo_ends_in_order(contract_demo: object, bench: Bench) -> N
     assert re.search(r"readings +\d+ sent, 0 lost", running.said)
 
 
-def test_a_demo_that_is_stopped_at_once_ends_in_order(contract_demo: object, bench: Bench) -> None:
+def test_a_demo_that_is_stopped_at_once_ends_in_order(bench: Bench) -> None:
     """A closed terminal before a single reading was sent: no error about results that cannot be there."""
     running = bench.run("demo", "--data-dir", str(bench.data))
     wait_for(running, "programs ")
@@ -51,7 +72,7 @@ def test_a_demo_that_is_stopped_at_once_ends_in_order(contract_demo: object, ben
     assert "Traceback" not in running.said
 
 
-def test_a_program_that_dies_ends_the_demo_with_its_last_words(contract_demo: object, bench: Bench) -> None:
+def test_a_program_that_dies_ends_the_demo_with_its_last_words(bench: Bench) -> None:
     """It is named, exit status 2, and the others are not left behind."""
     running = bench.run("demo", "--data-dir", str(bench.data))
     wait_for(running, STREAMING)
@@ -62,7 +83,7 @@ def test_a_program_that_dies_ends_the_demo_with_its_last_words(contract_demo: ob
     assert processes_of(bench.data) == []
 
 
-def test_recordings_are_played_by_the_same_programs(contract_demo: object, bench: Bench, tmp_path: Path) -> None:
+def test_recordings_are_played_by_the_same_programs(bench: Bench, tmp_path: Path) -> None:
     """Two files, one an agent: all rows arrive and are predicted; it ends when they do, before its time is over."""
     files = [
         str(write_recording(tmp_path / f"site_{name}.csv", 250, seed=n)) for n, name in enumerate(("east", "west"))
@@ -79,7 +100,7 @@ def test_recordings_are_played_by_the_same_programs(contract_demo: object, bench
     assert report["broker"] == "nats"
 
 
-def test_what_cannot_run_is_said_before_anything_starts(contract_demo: object, bench: Bench, tmp_path: Path) -> None:
+def test_what_cannot_run_is_said_before_anything_starts(bench: Bench, tmp_path: Path) -> None:
     """One line and exit status 2 each; nothing is left running."""
     (tmp_path / "file").write_text("not a folder")
     spec = str(write_spec(tmp_path / "spec.toml"))
@@ -98,4 +119,26 @@ def test_what_cannot_run_is_said_before_anything_starts(contract_demo: object, b
             assert running.wait(20.0) == 2, running.said
             assert words in running.said
             assert "Traceback" not in running.said
+    assert processes_of(bench.data) == []
+
+
+def test_the_contract_for_machines(contract_demo: tuple[Bench, Running]) -> None:
+    """Ends by itself with 0 and every figure of the contract, each what it must be after half a minute."""
+    bench, running = contract_demo
+    assert running.wait(60.0) == 0, running.said
+    report = json.loads((bench.folder / "out.json").read_text())
+    assert set(report) == DEMO_KEYS
+    # five devices for 30 s; the sixth joins later
+    assert 140 <= report["frames"] <= 160
+    assert report["frames_lost"] == 0
+    assert report["agents"] == 5
+    assert report["frames"] - 3 * 5 <= report["predictions_stored"] <= report["frames"]
+    assert report["rounds_closed"] >= 2
+    assert report["dashboard_ok"] is True
+    assert report["broker"] in ("mosquitto", "nats")
+    assert 0.5 < report["coverage90"] <= 1.0
+    assert 0 < report["rmse"] < 2 * report["rmse_persistence"]
+    assert 10 < report["agent_rss_mb"] < 100
+    assert report["bytes_per_round"] > 100
+    assert report["events"] == len(report["event_agents"]) == 0, "the fault comes after 30 s"
     assert processes_of(bench.data) == []

@@ -43,7 +43,7 @@ def arguments(files: list[Path], described: Path, **changes: Any) -> Namespace:
         "join": [],
         "round": "10s",
     }
-    return Namespace(**{**chosen, "json": None, **changes})
+    return Namespace(**{**chosen, "json": None, "tuning": "on", **changes})
 
 
 def lasting(report: dict[str, Any]) -> dict[str, Any]:

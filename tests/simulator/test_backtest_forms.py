@@ -153,7 +153,9 @@ def as_single_values(folder: Path) -> list[Path]:
 def report(paths: list[Path], folder: Path) -> dict[str, Any]:
     spec = folder / "spec.toml"
     spec.write_text(SPEC)
-    args = Namespace(files=paths, spec=spec, model=[], mode=None, start=None, end=None, join=[], round="10s", json="-")
+    args = Namespace(
+        files=paths, spec=spec, model=[], mode=None, start=None, end=None, join=[], round="10s", json="-", tuning="on"
+    )
     return backtest(args)
 
 

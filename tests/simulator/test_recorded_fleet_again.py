@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 from wire_streams import Wire
 
+from fleetgp.models import Model
 from fleetgp.recording.message import Message, Recorded
 from fleetgp.runtime.settings import load
 from fleetgp.wire import topics
@@ -51,6 +52,15 @@ def test_whatever_the_order_in_which_the_recorder_heard_it_everything_is_said_ag
     said = assert_all_is_said_again(Wire(seed, AGENTS, jitter_ms, loss=0.05 * (seed % 2), stalls=stalls).run(40.0))
     assert said["events"] >= 2
     assert said["model"] >= 4
+
+
+def test_agents_of_other_models_are_run_again_as_their_status_says() -> None:
+    models: dict[str, Model] = {"a": "global-only", "b": "alone", "d": "no-local"}
+    messages = Wire(3, AGENTS, 60.0, loss=0.0, models=models).run(40.0)
+    said = assert_all_is_said_again(messages)
+    assert said["model"] >= 4
+    summaries = {one.topic.split("/")[3] for one in messages if isinstance(one, Message) and "/summary" in one.topic}
+    assert summaries == {"a", "c", "d"}
 
 
 @pytest.mark.parametrize("seed", range(3))

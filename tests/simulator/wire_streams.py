@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from coordinator import state as coordination
 from edge_agent import agent
 from edge_agent.reading import read_sample
 from edge_agent.state import AgentConfig, Effect, ModelArrived, Publish, Readings, RoundOpened, State, Tick
+from fleetgp.models import Model
 from fleetgp.recording.message import Message, Recorded
 from fleetgp.schema import Channel, Schema
 from fleetgp.wire import codec, topics
@@ -48,7 +50,7 @@ class Wire:
 
     stalls: an agent, from and to when it gets no time on a busy machine, seconds: what came meanwhile it takes afterwards.
     kills: an agent, when it is killed and when it is back, seconds: the broker tells its death a moment late, and keeps for it
-    readings and the last model.
+    readings and the last model. models: of agents that do not work with the full one.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Wire:
         loss: float,
         stalls: Sequence[tuple[str, float, float]] = (),
         kills: Sequence[tuple[str, float, float]] = (),
+        models: Mapping[str, Model] = MappingProxyType({}),
     ) -> None:
         self.rng = np.random.default_rng(seed)
         self.late = late
@@ -66,6 +69,7 @@ class Wire:
         self.loss = loss
         self.stalls = [*stalls, *kills]
         self.kills = kills
+        self.models = models
         self.queue: list[Due] = []
         self.arrived: dict[tuple[str, str], float] = {}
         self.agents: dict[str, State] = {}
@@ -134,6 +138,7 @@ class Wire:
 
     def _status_of(self, name: str, *, instance: str = "1", is_online: bool = True) -> Status:
         told = {"agent.topic": f"s/{name}", "agent.alarm_score": ALARM, "agent.clock": "live"}
+        told |= {"agent.model": self.models[name]} if name in self.models else {}
         return _status(name, "agent", told, self._schema(name), instance=instance, is_online=is_online)
 
     def _say(self, at_ms: float, topic: str, payload: bytes, *listeners: str) -> None:
@@ -173,9 +178,9 @@ class Wire:
         now_ms = BEGIN_MS + round(due.at_ms)
         name = due.to
         if due.payload == b"begin":
-            self.agents[name] = agent.init(
-                AgentConfig(agent_id=name, schema=self._schema(name), alarm_score=ALARM), now_ms
-            )
+            model = self.models.get(name, "full")
+            chosen = AgentConfig(agent_id=name, schema=self._schema(name), alarm_score=ALARM, model=model)
+            self.agents[name] = agent.init(chosen, now_ms)
             self._say(due.at_ms, topics.agent(FLEET, name, "status"), codec.encode(self._status_of(name)))
             if self.model:
                 self._put(due.at_ms + 0.1, name, topics.fleet_wide(FLEET, "model"), self.model)

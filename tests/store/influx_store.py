@@ -33,7 +33,7 @@ class HandStore:
         *,
         fleet: str = "",
         bounds: Bounds = LARGE,
-        timeout_s: float = 5.0,
+        timeout_s: float = 30.0,
         now_ms: int = NOW_MS,
     ) -> None:
         self.fleet = fleet or new_fleet()
@@ -41,7 +41,7 @@ class HandStore:
         self.client = Client(Access(url, "fleetgp", timeout_s=timeout_s))
         self.backlog = Backlog(folder / "backlog.sqlite", bounds, self.clock, self.fleet)
         self.shipper = Shipper(self.backlog, self.client, self.clock)
-        self.reader = InfluxReader(Client(Access(url, "fleetgp", timeout_s=5.0)), self.fleet)
+        self.reader = InfluxReader(Client(Access(url, "fleetgp", timeout_s=30.0)), self.fleet)
 
     def write(self, batch: Batch) -> WriteReport:
         """Take a batch and send all that waits."""

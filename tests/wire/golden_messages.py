@@ -239,19 +239,29 @@ GRADIENT = Gradient(
 )
 
 SUMMARY_C = msgspec.structs.replace(SUMMARY_B, has_deviation=False)
+SCHEMA_C = msgspec.structs.replace(SCHEMA_B, mixing="ilmm", position="heating", ranks=(1, 2, 0), inducing=4)
+STATUS_D = msgspec.structs.replace(STATUS_C, schema=SCHEMA_C)
+BOOTSTRAP_C = msgspec.structs.replace(BOOTSTRAP_B, schema=SCHEMA_C, has_summary=False)
+MODEL_C = msgspec.structs.replace(
+    MODEL_B,
+    schema=SCHEMA_C,
+    loadings=tensor(2, 1, numbers=(0.75, -0.25)),
+    log_phi=tensor(numbers=(-1.5,)),
+    log_lengthscale=tensor(1, numbers=(0.125,)),
+)
 GRADIENT_B = msgspec.structs.replace(GRADIENT, has_deviation=False)
 
 # Golden file -> the message in it. Files are never edited, only added: a new form is a new file, under another letter.
 # Written today byte for byte so, and read:
 GOLDEN: dict[str, Message] = {
-    "status-v1c.json": STATUS_C,
+    "status-v1d.json": STATUS_D,
     "prediction-v1d.json": PREDICTION_D,
     "event-v1.json": EVENT,
     "health-v1.json": HEALTH,
     "round-v1b.json": ROUND_B,
-    "bootstrap-v1b.bin": BOOTSTRAP_B,
+    "bootstrap-v1c.bin": BOOTSTRAP_C,
     "summary-v1c.bin": SUMMARY_C,
-    "model-v1b.bin": MODEL_B,
+    "model-v1c.bin": MODEL_C,
     "tuning-v1.bin": TUNING,
     "gradient-v1b.bin": GRADIENT_B,
 }
@@ -259,13 +269,16 @@ GOLDEN: dict[str, Message] = {
 READ_ONLY: dict[str, Message] = {
     "status-v1.json": STATUS,
     "status-v1b.json": STATUS_B,
+    "status-v1c.json": STATUS_C,
     "prediction-v1.json": PREDICTION_V1,
     "prediction-v1b.json": PREDICTION,
     "prediction-v1c.json": PREDICTION_C,
     "round-v1.json": ROUND,
     "bootstrap-v1.bin": BOOTSTRAP,
+    "bootstrap-v1b.bin": BOOTSTRAP_B,
     "summary-v1.bin": SUMMARY,
     "summary-v1b.bin": SUMMARY_B,
     "model-v1.bin": MODEL,
+    "model-v1b.bin": MODEL_B,
     "gradient-v1.bin": GRADIENT,
 }

@@ -25,7 +25,7 @@ from edge_agent.state import (
 from edge_agent.watch import watch_each
 from fleetgp import alarm, calibrate, placement, scaling
 from fleetgp.arrays import Array
-from fleetgp.errors import BasisRefused, NumericalError, PeerError
+from fleetgp.errors import BasisRefused, ConfigError, NumericalError, PeerError
 from fleetgp.features import Basis
 from fleetgp.gp import aggregate, engine, message, moves, parts
 from fleetgp.gp import learner as learning
@@ -48,6 +48,8 @@ BATCH_FRAMES = 8
 def init(config: AgentConfig, at_ms: int) -> State:
     """An agent that knows nothing yet. Raises ConfigError where its schema cannot be watched."""
     schema = check(config.schema)
+    if schema.is_mixed and config.parts.kernel:
+        raise ConfigError("agent.model", f'{config.model} is not for mixing = "ilmm"; "local-only" comes nearest')
     Q, C = len(schema.channels), len(schema.covariates)
     return State(
         config=config,

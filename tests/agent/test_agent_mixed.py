@@ -14,6 +14,7 @@ from coordinator import mixed as fleet_of_mixed
 from edge_agent import agent, remodel
 from edge_agent.state import ModelArrived, Publish, RoundOpened, State
 from fleetgp.arrays import Array
+from fleetgp.errors import ConfigError, PeerError
 from fleetgp.gp.mixed_state import Mixed
 from fleetgp.schema import Channel, Schema
 from fleetgp.wire import codec, mixture
@@ -157,7 +158,7 @@ def test_a_summary_that_claims_more_than_its_frames_can_tell_is_refused() -> Non
         summary, precision=to_tensor(1e6 * to_array(summary.precision, summary.precision.shape, ""))
     )
     fleet_of_mixed.contents(summary, hub.coordinator.mixture)
-    with pytest.raises(Exception, match="more than its frames can tell"):
+    with pytest.raises(PeerError, match="more than its frames can tell"):
         fleet_of_mixed.contents(sure, hub.coordinator.mixture)
 
 
@@ -171,3 +172,8 @@ def test_an_agent_under_another_model_keeps_what_it_learnt() -> None:
     silent, effects = agent.step(changed.state, RoundOpened(START + 900 * TICK, 100))
     assert [e.kind for e in effects if isinstance(e, Publish)] == ["bootstrap"]
     assert silent.sent == ()
+
+
+def test_a_model_that_averages_lengthscales_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match="local-only"):
+        fresh(SCHEMA, model="pfedgp")

@@ -15,6 +15,7 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.gp import chain, hierarchy, joint, mixed_climb, mixing, moves, position, tail
 from fleetgp.gp.aggregate import prior
+from fleetgp.gp.hierarchy import Own, Start
 from fleetgp.gp.learner import LEAST_NOISE, LEAST_SHARE, Forgetting, Inputs, due
 from fleetgp.gp.message import Term
 from fleetgp.gp.mixed_solve import folded, moved, solve, total
@@ -221,24 +222,28 @@ def on_scaling(learner: Mixed, new: Scaling) -> Mixed:
     start = position.start(learner.plan, new)
     known = learner.known
     shared = known.shared._replace(Zg=start.Zg, log_lengthscale=np.log(start.lengthscale_g))
-    own = learner.own._replace(Zi=start.Zi)
-    if not learner.plan.turn:
-        ratio = new.scale[learner.plan.channels :] / learner.scaling.scale[learner.plan.channels :]
-        own = own._replace(log_lengthscale=own.log_lengthscale + np.log(ratio))
-    learner = moved(learner, shared, own, new)
+    learner = moved(learner, shared, _own_in(learner, start, new), new)
     return solve(solve(msgspec.structs.replace(learner, start=start)))
 
 
 def inform(learner: Mixed, scaling: Scaling, known: Known) -> Mixed:
     """Take a fleet's knowledge, on whatever scale and shared values it is."""
     start = position.start(learner.plan, scaling)
-    own = learner.own._replace(Zi=start.Zi)
-    if not learner.plan.turn:
-        ratio = scaling.scale[learner.plan.channels :] / learner.scaling.scale[learner.plan.channels :]
-        own = own._replace(log_lengthscale=own.log_lengthscale + np.log(ratio))
-    learner = moved(learner, known.shared, own, scaling)
+    learner = moved(learner, known.shared, _own_in(learner, start, scaling), scaling)
     # the fleet's noise first, then the weights under it
     return solve(solve(msgspec.structs.replace(learner, start=start, known=known)))
+
+
+def _own_in(learner: Mixed, start: Start, new: Scaling) -> Own:
+    """What an agent keeps to itself, for ``moved`` to another unit: loadings that were learnt say the same of its readings, the
+    first guesses stay what they are in any unit, and inducing inputs lie where the position's scale says."""
+    Q, own = learner.plan.channels, learner.own._replace(Zi=start.Zi)
+    ratio = new.scale / learner.scaling.scale
+    if not learner.plan.turn:
+        own = own._replace(log_lengthscale=own.log_lengthscale + np.log(ratio[Q:]))
+    if not len(learner.climbing.steps):
+        return own
+    return own._replace(Bd=own.Bd / ratio[:Q, None], Bl=own.Bl / ratio[:Q, None])
 
 
 def switched(learner: Mixed, plan: Plan) -> Mixed:

@@ -258,6 +258,25 @@ def test_parts_that_are_off_have_no_weights_and_the_rest_goes_on_learning(model:
     np.testing.assert_allclose(back.ring.y, mixed_solve.folded(learner).ring.y)
 
 
+def test_a_fleet_in_another_unit_leaves_what_is_foreseen_and_told_as_it_was_1e_8() -> None:
+    """The shared loadings move with the unit, and what an agent has learnt of its own must do so too."""
+    of = plan()
+    seen = stream(10, 200, of, 0.5)
+    learner, _ = run(mixed.alone(of, unit(of)), seen)
+    assert len(learner.climbing.steps)
+    new, known = Scaling(np.zeros(3), np.array([3.0, 0.5, 1.5])), learner.known
+    per = 1.0 / new.scale
+    there = known._replace(
+        shared=known.shared._replace(Bg=per[:, None] * known.shared.Bg), noise_guess=per**2 * known.noise_guess
+    )
+    here, moved = mixed.inform(learner, learner.scaling, known), mixed.inform(learner, new, there)
+    one, other = (mixed.foresee(made, seen.inputs[-1]) for made in (here, moved))
+    np.testing.assert_allclose(other.mean, one.mean, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(other.sd, one.sd, rtol=1e-8)
+    for a, b in zip(mixed.summary(moved), mixed.summary(here), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-8 * float(np.max(np.abs(b))))
+
+
 def test_terms_on_the_same_values_are_moved_by_the_identity() -> None:
     known = mixed.alone(plan(), unit(plan())).known.shared
     np.testing.assert_allclose(mixed_solve.change(known, known, "se"), np.eye(20), atol=1e-12)

@@ -229,7 +229,7 @@ def _taken(state: State, best: Candidate, judged: Judgement, loss: float, gain: 
     state = msgspec.structs.replace(
         state, scales=state.scales._replace(shared=shared), choice=None, is_chosen=True, tuned_on=0.0
     )
-    moved = basis.tuned(state, feature_map._replace(shared=best.shared), 1.0 / (1.0 + loss))
+    moved = basis.tuned(state, feature_map._replace(shared=best.shared), loss)
     return tuning.ended(moved, at_ms, f"new basis: it looks at {best.name}, {gain:.4f} nats per reading better", gain)
 
 

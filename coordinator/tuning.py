@@ -290,5 +290,5 @@ def _concluded(state: State, tune: Ascent, at_ms: int) -> Turn:
     gain = f"{chosen.gain:.4f} nats per reading"
     if not chosen.loss <= moves.MOST_LOSS or not chosen.gain >= LEAST_GAIN + chosen.loss / 2:
         return ended(state, at_ms, f"tuning over ({word}): {gain} are not worth what a new basis loses")
-    moved = proposals.tuned(state, chosen, 1.0 / (1.0 + chosen.loss))
+    moved = proposals.tuned(state, chosen)
     return ended(moved, at_ms, f"new basis: learnt by gradients ({word}), {gain} better", chosen.gain)

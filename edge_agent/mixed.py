@@ -51,7 +51,8 @@ def _of(engine: Engine | None) -> Mixed | None:
 
 def _informed(state: State, learner: Mixed | None, scaling: Scaling, known: Known) -> Mixed:
     if learner is None:
-        return mixed.knowing(position.plan(state.config.schema, state.config.local_inducing), scaling, known)
+        config = state.config
+        return mixed.knowing(position.plan(config.schema, config.local_inducing, config.parts), scaling, known)
     return mixed.inform(learner, scaling, known)
 
 

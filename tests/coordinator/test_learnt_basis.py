@@ -304,7 +304,7 @@ def test_a_learnt_basis_takes_likelihoods_along_and_never_the_prior(begun: Any) 
     state, agents = begun
     old = state.feature_map.shared
     shared = inducing.make(old.kernel, old.columns, old.Z + 0.05, 0.9 * old.lengthscale)
-    after = basis.tuned(state, state.feature_map._replace(shared=shared), 0.9)
+    after = basis.tuned(state, state.feature_map._replace(shared=shared), 0.1)
     assert after.basis == state.basis + 1
     assert set(after.answers) == set(AGENTS)
     payload = codec.encode(fleets.model(after, BEGUN * TICK_MS))
@@ -319,3 +319,13 @@ def test_a_learnt_basis_takes_likelihoods_along_and_never_the_prior(begun: Any) 
         )
         np.testing.assert_allclose(known.precision, expected.precision, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(known.shift, expected.shift, rtol=1e-9, atol=1e-9)
+
+
+def test_no_term_is_projected_twice_even_where_nothing_was_lost(begun: Any) -> None:
+    """An agent that missed the basis between would take out another term than the one inside."""
+    state, _ = begun
+    old = state.feature_map.shared
+    for factor, expected in ((0.9, set(AGENTS)), (0.8, set())):
+        shared = inducing.make(old.kernel, old.columns, old.Z, factor * old.lengthscale)
+        state = basis.tuned(state, state.feature_map._replace(shared=shared), 0.0)
+        assert set(state.answers) == expected

@@ -58,7 +58,11 @@ def is_asking(state: State) -> bool:
 def turn(state: State, at_ms: int) -> Turn:
     """After a round: begin a sweep, ask for the next candidate, or end one."""
     if not state.config.tuning:
-        return Turn(state)
+        if state.choice is None or not state.choice.asked:
+            return Turn(state)
+        return _paused(
+            state, state.choice, at_ms, "a sweep through the candidates is left out: tuning was switched off"
+        )
     state = _with_candidates(state)
     choice = state.choice
     if choice is None:

@@ -45,11 +45,11 @@ def renew(state: State) -> tuple[State, str]:
         return state, ""
     Q = len(state.schema.channels)
     ratio = (state.feature_map.scaling.scale / unit.scale)[:Q]
-    plan = position.plan(state.schema, 0)
-    start = position.start(plan, unit)
-    shared = state.mixture._replace(
-        Bg=ratio[:, None] * state.mixture.Bg, Zg=start.Zg, log_lengthscale=np.log(start.lengthscale_g)
-    )
+    plan, old = position.plan(state.schema, 0), state.mixture
+    start, before = position.start(plan, unit), position.start(plan, state.feature_map.scaling)
+    # what was learnt of a lengthscale holds in the other unit too
+    log_lengthscale = old.log_lengthscale + np.log(start.lengthscale_g / before.lengthscale_g)
+    shared = old._replace(Bg=ratio[:, None] * old.Bg, Zg=start.Zg, log_lengthscale=log_lengthscale)
     state = msgspec.structs.replace(
         state,
         basis=state.basis + 1,

@@ -196,6 +196,26 @@ def test_a_term_that_was_projected_already_is_let_go_by_the_next_tuning_even_whe
     assert second.basis == state.basis + 2
 
 
+def test_a_learnt_lengthscale_stays_where_the_scale_moves() -> None:
+    state = grown().coordinator
+    assert state.mixture is not None
+    learnt = msgspec.structs.replace(
+        state, mixture=state.mixture._replace(log_lengthscale=state.mixture.log_lengthscale + 0.4), based_on=(1.0, 1.0)
+    )
+    wider = {
+        name: msgspec.structs.replace(
+            told, moments=told.moments._replace(centred_square_sum=9 * told.moments.centred_square_sum)
+        )
+        for name, told in learnt.told.items()
+    }
+    after, note = fleet_of_mixed.renew(msgspec.structs.replace(learnt, told=wider))
+    assert "scale has moved" in note
+    assert after.mixture is not None
+    assert learnt.mixture is not None
+    np.testing.assert_allclose(after.mixture.log_lengthscale, learnt.mixture.log_lengthscale)
+    np.testing.assert_allclose(after.mixture.Bg, learnt.mixture.Bg / 3, rtol=0.1)
+
+
 def test_a_model_that_averages_lengthscales_is_refused_by_name() -> None:
     with pytest.raises(ConfigError, match="local-only"):
         fresh(SCHEMA, model="pfedgp")

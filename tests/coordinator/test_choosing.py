@@ -17,7 +17,9 @@ from fleetgp.gp import message, statistics
 from fleetgp.recording.csv import Record
 from fleetgp.scaling import Scaling
 from fleetgp.schema import Channel, Covariate, Schema
+from fleetgp.wire import codec
 from fleetgp.wire.freeze import freeze, thaw
+from fleetgp.wire.messages import Tuning
 from simulator.fleet import Fleet, Plan
 
 SCHEMA = Schema(channels=(Channel(name="y"),), covariates=(Covariate(name="u"),), interval_s=60.0, lags=2, inducing=10)
@@ -74,6 +76,17 @@ def test_the_choice_outlives_a_snapshot(chosen: tuple[Fleet, list[State]]) -> No
     between = next(state for state in chosen[1] if state.choice is not None and state.choice.sums)
     for state in (asking, between):
         assert freeze(thaw(freeze(state), State)) == freeze(state)
+
+
+def test_a_sweep_that_is_switched_off_is_over_and_the_basis_may_change_again(chosen: tuple[Fleet, list[State]]) -> None:
+    asking = next(state for state in chosen[1] if choosing.is_asking(state))
+    off = msgspec.structs.replace(asking, config=msgspec.structs.replace(asking.config, tuning=False))
+    turned = choosing.turn(off, 0)
+    assert not choosing.is_asking(turned.state)
+    assert "switched off" in turned.note
+    # agents hear that nothing is asked any more
+    assert not codec.decode(turned.payload, Tuning).values
+    assert choosing.turn(turned.state, 0) == choosing.Turn(turned.state)
 
 
 def test_candidates_are_new_and_differ_from_what_is_live() -> None:

@@ -75,7 +75,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
                 kernel=rest.kernel if self.kernel is None else self.kernel,
                 mixing=rest.mixing if self.mixing is None else self.mixing,
                 position=rest.position if self.position is None else self.position,
-                ranks=self.ranks or _capped(rest.ranks, len(channels)),
+                ranks=self.ranks or (_capped(rest.ranks, len(channels)) if self.mixing == "ilmm" else rest.ranks),
             )
         )
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks.report import Report
 
-COLUMNS = ("rmse", "nll", "crps", "coverage90", "coverage95", "covariance", "seconds", "bytes")
+COLUMNS = ("rmse", "nll", "crps", "coverage90", "coverage95", "covariance", "cpu_seconds", "bytes")
 WORDS = """\
 # Section 4 of the pFedHGP paper, with all its models
 
@@ -32,8 +32,8 @@ against two peers of 25 learnable inducing inputs a latent, trained by Adam unti
 | oracle | the exact process with its true hyperparameters; none can do better in A, B and D on average |
 
 RMSE and CRPS in the unit of the readings (noise has a standard deviation of 0.05), NLL in nats a value; then the shares of test
-readings inside the 90 and 95 % intervals, the relative error of the covariance across channels, seconds of one thread for all six
-devices, and bytes that a device sends in a round. Means over seeds, ± the half width of their 95 % interval.
+readings inside the 90 and 95 % intervals, the relative error of the covariance across channels, processor seconds of one thread for
+all six devices, and bytes that a device sends in a round. Means over seeds, ± the half width of their 95 % interval.
 """
 
 

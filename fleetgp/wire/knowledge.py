@@ -117,7 +117,8 @@ def check_columns(columns: tuple[int, ...], schema: Schema) -> None:
     """Raise PeerError ``range`` where inducing inputs cannot look at these inputs of a frame."""
     size = features.shape(schema).inputs
     # numbers from size on are differences of two inputs (``inducing.picked``)
-    if not (0 < len(columns) <= placement.MOST_CHOSEN and all(0 <= column < size * (size + 1) for column in columns)):
+    is_sound = all(0 <= column < size * (size + 1) and column % size != column // size - 1 for column in columns)
+    if not (0 < len(columns) <= placement.MOST_CHOSEN and is_sound):
         raise PeerError("range", f"inducing inputs look at columns {columns[:10]}, a frame has {size}")
 
 

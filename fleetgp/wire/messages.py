@@ -215,7 +215,7 @@ class FleetModel(Message, frozen=True, kw_only=True, tag="model"):
     shift: [Q, F]; deviation_scale: [F] prior variance of an agent's deviation by feature, mean over channels;
     deviation_variance: [Q, F] the same by channel; prior_variance: [Q, F] of the shared weights, as it is inside precision;
     noise_variance: [Q]. inducing: [M, D] inducing inputs, transformed units; null while the fleet has none;
-    lengthscale: [D] of the kernel, the same units; columns: [D] which of a frame's inputs they look at;
+    lengthscale: [D] of the kernel, the same units; columns: [D] which of a frame's inputs they look at (from the number of inputs on: differences of two);
     centres: [M, D] where the next inducing inputs may lie, scaled inputs; agents tell how many frames are near each.
     origin: incarnation of the coordinator; (origin, basis) names a basis for good. noise_frames: how many frames the noise
     variance was learnt from; 0 = nothing is known of it yet. Of mixed channels (schema.mixing) all weights are one vector:

@@ -79,7 +79,8 @@ def numbers(prediction: Prediction) -> list[float]:
     """All of a prediction's, NaN where there is none."""
     found = [prediction.score, prediction.threshold, prediction.log_density]
     for channel in prediction.channels.values():
-        found += msgspec.structs.astuple(channel)
+        for value in msgspec.structs.astuple(channel):
+            found += value if isinstance(value, tuple) else [value]
     return [math.nan if value is None else float(value) for value in found]
 
 

@@ -43,6 +43,9 @@ MOST_PULL = 5.0
 # nats worse at first; and on a few hundred frames of agents that one weather moves, the gain of the best of some steps errs by
 # half a hundredth.
 LEAST_GAIN = 0.01
+# of evidence: a nat for each of some ten values on a few thousand readings comes of chance (Akaike 1974); and other loadings lose
+# nothing of a past
+LEAST_JOINERS_GAIN = 0.005
 # nats per reading that one agent's gain counts for at most
 MOST_GAIN = 1.0
 
@@ -288,7 +291,8 @@ def _concluded(state: State, tune: Ascent, at_ms: int) -> Turn:
     if chosen is None:
         return ended(state, at_ms, f"tuning over ({word}): no better basis was found")
     gain = f"{chosen.gain:.4f} nats per reading"
-    if not chosen.loss <= moves.MOST_LOSS or not chosen.gain >= LEAST_GAIN + chosen.loss / 2:
+    least = LEAST_JOINERS_GAIN if proposals.is_for_joiners(tune.values) else LEAST_GAIN
+    if not chosen.loss <= moves.MOST_LOSS or not chosen.gain >= least + chosen.loss / 2:
         return ended(state, at_ms, f"tuning over ({word}): {gain} are not worth what a new basis loses")
     moved = proposals.tuned(state, chosen)
     return ended(moved, at_ms, f"new basis: learnt by gradients ({word}), {gain} better", chosen.gain)

@@ -26,11 +26,8 @@ from fleetgp.linalg import cholesky, symmetric
 from fleetgp.scaling import Moments, Scaling, scaling
 
 NOISE_FRAMES = 5.0
-# an error goes on for no more than this of it: beyond, a reading tells nothing of the next
-LEAST_LINK = 1e-3
 # standard deviations from which an error is a glitch, which does not go on
 GLITCH = 6.0
-MOST_TICKS = 1e4
 SWITCH_STEPS = 8
 
 
@@ -94,14 +91,14 @@ def foresee(learner: Mixed, inputs: Inputs) -> Guess:
     spread = np.sqrt(np.diagonal(C))
     return Guess(
         base + layers.sum(axis=0), scale, learner.tail.degrees, C / spread / spread[:, None], rows, reach, variance, noise,
-        np.column_stack((base, layers.T)), at.x, at.earlier, at.is_linked, z,
+        np.column_stack((base, layers.T)), at.x, at.earlier, at.ticks, z,
     )  # fmt: skip
 
 
 class _Standing(NamedTuple):
     """Where a frame stands: x, earlier [D]: position, and that one tick before; features [K] there and what they cannot express
-    [2]. before [Q, K]: features where each channel was last read; link [Q]: how much of its error then goes on; is_linked [Q]: 1
-    where that was one tick before and tells something."""
+    [2]. before [Q, K]: features where each channel was last read; link [Q]: how much of its error then goes on; ticks [Q]:
+    since then, 0 where it tells nothing."""
 
     x: Array
     earlier: Array
@@ -109,7 +106,7 @@ class _Standing(NamedTuple):
     residual: Array
     before: Array
     link: Array
-    is_linked: Array
+    ticks: Array
 
 
 def _standing(learner: Mixed, inputs: Inputs, z: Array) -> _Standing:
@@ -117,12 +114,9 @@ def _standing(learner: Mixed, inputs: Inputs, z: Array) -> _Standing:
     plan, mix = learner.plan, learner.mix
     x = inputs.inputs.take(list(plan.columns))
     ticks = inputs.age + 1.0
-    left = learner.rho ** np.minimum(ticks, MOST_TICKS)
-    is_known = np.isfinite(z) & (ticks == 1.0)
-    if plan.turn:  # of another position nobody has kept where it stood longer ago
-        is_known |= np.isfinite(z) & (left >= LEAST_LINK)
-    else:
-        is_known &= bool(np.all(np.isfinite(learner.earlier)))
+    # of a position that is no cycle's nobody has kept where it stood longer ago
+    most = chain.MOST_TICKS if plan.turn else float(np.all(np.isfinite(learner.earlier)))
+    is_known = np.isfinite(z) & (ticks <= most)
     ago = sorted({1.0, *ticks[is_known].tolist()})
     earlier = np.where(np.isfinite(learner.earlier), learner.earlier, x)
     places = position.back(plan, x, np.array([0.0, *ago])) if plan.turn else np.array([x, earlier])
@@ -130,8 +124,9 @@ def _standing(learner: Mixed, inputs: Inputs, z: Array) -> _Standing:
     before = F[1 + np.searchsorted(ago, np.where(is_known, ticks, 1.0))]
     error = z - np.sum(chain.effects(mix, learner.weights.mean) * before, axis=1)
     is_known &= np.abs(error) <= GLITCH * np.sqrt(learner.noise_var * tail.scale(learner.tail))
-    link = np.where(is_known, left, 0.0)
-    return _Standing(x, places[1], F[0], r[0], before, link, (is_known & (ticks == 1.0)).astype(float))
+    ticks = np.where(is_known, ticks, 0.0)
+    link = np.where(is_known, learner.rho**ticks, 0.0)
+    return _Standing(x, places[1], F[0], r[0], before, link, ticks)
 
 
 def _layers(learner: Mixed, rows: Array) -> Array:
@@ -161,7 +156,7 @@ def learn(learner: Mixed, guess: Guess, observed: Array, rule: Forgetting) -> Mi
     followed = tail.step(learner.tail, error[None], guess.variance[None], square)
     share = np.where(np.isnan(error), 0.0, tail.weight(square))
     y = (observed - learner.centre) / learner.unit
-    row = Row(guess.x, guess.earlier, y, guess.before, guess.is_linked, share)
+    row = Row(guess.x, guess.earlier, y, guess.before, guess.ticks, share)
     told = Told(error * learner.unit / guess.scale, square, learner.tail.scales)
     learner = msgspec.structs.replace(
         learner,

@@ -45,8 +45,8 @@ def renew(state: State) -> tuple[State, str]:
     pooled = basis.pooled_moments(_without_position(state, far))
     said = _said(state, far)
     if state.feature_map is None or state.mixture is None:
-        state, note = _first(state, state.schema, pooled)
-        return state, "; ".join(filter(None, (note, said)))
+        begun, note = _first(state, state.schema, pooled)
+        return begun, "; ".join(filter(None, (note, said)))
     unit = basis.moved_scaling(state, state.feature_map, pooled)
     if unit is None:
         return state, said

@@ -28,6 +28,8 @@ from fleetgp.wire.messages import Tuning
 # frames of an agent, on average, from which the first sweep begins; the others as often as agents keep other frames
 LEAST_FRAMES = 0.5 * RING_FRAMES
 LEAST_SWEEPS, MOST_SWEEPS = 2, 6
+# where they fade as fast as they come, so that their number grows no more, as often as so many times as many intervals pass
+PATIENCE = 2
 # nats per reading: half of what a climb needs, for the candidates were not fitted to these frames, so that little comes of chance
 LEAST_GAIN = 0.0025
 # prior variances of the inducing block that a candidate is judged by, the best of each channel: those of the rule are learnt on
@@ -68,7 +70,7 @@ def turn(state: State, at_ms: int) -> Turn:
     if choice is None:
         return tuning.turn(state, at_ms) if state.is_chosen else Turn(state)
     if not choice.asked:
-        return _begun(state, choice, at_ms) if _frames(state) >= choice.due else Turn(state)
+        return _begun(state, choice, at_ms) if _is_due(state, choice, at_ms) else Turn(state)
     if state.basis != choice.basis:
         return _paused(
             state, choice, at_ms, "a sweep through the candidates is left out: the basis has changed meanwhile"
@@ -121,7 +123,15 @@ def _frames(state: State) -> float:
     return float(np.mean([np.mean(answer.count) for answer in state.answers.values()])) if state.answers else 0.0
 
 
+def _is_due(state: State, choice: Choice, at_ms: int) -> bool:
+    """Whether agents keep other frames than at the last sweep."""
+    frames = _frames(state)
+    is_reading = frames + RING_FRAMES != choice.due
+    return frames >= choice.due or (is_reading and at_ms >= choice.due_ms)
+
+
 def _begun(state: State, choice: Choice, at_ms: int) -> Turn:
+    assert state.schema is not None
     choice = msgspec.structs.replace(
         choice,
         basis=state.basis,
@@ -130,6 +140,7 @@ def _begun(state: State, choice: Choice, at_ms: int) -> Turn:
         began=state.steps + 1,
         heard=(),
         due=_frames(state) + RING_FRAMES,
+        due_ms=at_ms + round(PATIENCE * RING_FRAMES * state.schema.interval_ms),
     )
     turned = _proposed(state, choice, at_ms)
     note = f"{len(choice.candidates)} candidates for what the basis looks at are put to {len(choice.asked)} agents"

@@ -35,6 +35,8 @@ DECAY = 0.95
 BACK = 0.5
 LEAST_RATE = 0.01
 MOST_STEPS = 24
+# rounds after one that was given up for want of answers: agents that were restarted are back by then, or updated
+REST_ROUNDS = 50
 # steps in a row that foresee frames held out better than an earlier one by less than this, and end a tuning
 STILL_STEPS, STILL = 5, 5e-4
 # An agent's slope counts up to so many times the fleet's median, per reading: no single one draws the basis alone.
@@ -73,17 +75,25 @@ def turn(state: State, at_ms: int) -> Turn:
     if state.round < tune.since_round + state.config.tuning_rounds:
         return Turn(state)
     if len(tune.answers) < max(1.0, LEAST_SHARE * len(tune.asked)):
-        return ended(state, at_ms, f"tuning given up: {len(tune.answers)} of {len(tune.asked)} agents answered")
+        return _unanswered(state, at_ms, f"{len(tune.answers)} of {len(tune.asked)} agents answered")
     try:
         tune = _stepped(tune)
         return _concluded(state, tune, at_ms) if _is_over(tune) else _proposed(state, tune, at_ms)
     except NumericalError as err:
-        return ended(state, at_ms, f"tuning given up: {err}")
+        return _unanswered(state, at_ms, str(err))
+
+
+def _unanswered(state: State, at_ms: int, why: str) -> Turn:
+    """No tuning any more that says nothing of the basis: another one needs no more frames than this, but some patience."""
+    rested = msgspec.structs.replace(state, tuned_on=0.0, rests_until=state.round + REST_ROUNDS)
+    return ended(rested, at_ms, f"tuning given up: {why}")
 
 
 def _is_due(state: State) -> bool:
     """Whether the fleet has read enough for a first tuning, or so much more than at the last one; or has another basis."""
     if not state.config.tuning or not state.answers or not proposals.can_begin(state):
+        return False
+    if state.round < state.rests_until:
         return False
     values = sum(value.size for value in proposals.start(state).values())
     frames = [float(np.mean(answer.count)) for answer in state.answers.values()]

@@ -46,7 +46,8 @@ def answer(state: State, event: TuningArrived) -> tuple[State, list[Effect]]:
             or not judging.can_be_tuned(learner)
             or (tuning.origin, tuning.basis) != (state.origin, state.basis)
         ):
-            return state, [Count("tuning_other_basis")]
+            told = f"the fleet's is {tuning.origin}/{tuning.basis}, this agent is on {state.origin}/{state.basis}"
+            return state, [Count("tuning_other_basis", 1, told)]
         judged = _judged(state, tuning, learner)
         if judged is None:
             return state, []

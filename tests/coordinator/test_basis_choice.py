@@ -89,6 +89,20 @@ def test_a_sweep_that_is_switched_off_is_over_and_the_basis_may_change_again(cho
     assert choosing.turn(turned.state, 0) == choosing.Turn(turned.state)
 
 
+def test_frames_that_fade_as_fast_as_they_come_do_not_hold_up_the_choice(chosen: tuple[Fleet, list[State]]) -> None:
+    """An agent that has read for long tells the same number of frames for ever; one that reads nothing does so too."""
+    between = next(state for state in chosen[1] if state.choice is not None and state.choice.sums)
+    choice = between.choice
+    assert choice is not None
+    assert choice.due_ms - 2 * 512 * TICK_MS < between.next_ms
+    frames = float(np.mean([np.mean(answer.count) for answer in between.answers.values()]))
+    long, silent = frames + 511.0, frames + choosing.RING_FRAMES
+    for due, late_ms, is_asked in ((long, -1, False), (long, 0, True), (silent, 10**9, False), (frames, -1, True)):
+        state = msgspec.structs.replace(between, choice=msgspec.structs.replace(choice, due=due))
+        turned = choosing.turn(state, choice.due_ms + late_ms)
+        assert choosing.is_asking(turned.state) == bool(turned.payload) == is_asked
+
+
 def test_candidates_are_new_and_differ_from_what_is_live() -> None:
     basis = live(SCHEMA)
     assert basis.shared is not None

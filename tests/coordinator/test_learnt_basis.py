@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tuned_fleet import AGENTS, ROUND_FRAMES, TICK_MS, fleet, read, tuned
 
-from coordinator import basis, rounds
+from coordinator import basis, rounds, tuning
 from coordinator import fleet as fleets
 from coordinator import state as coordination
 from coordinator.state import Ascent, Count, GradientArrived, PublishRound, PublishTuning, State, Tick
@@ -163,6 +163,13 @@ def test_a_tuning_that_nobody_answers_is_given_up_and_said(desk: Desk) -> None:
     assert desk.state.tuning is None
     assert desk.notices[-1].note == "tuning given up: 0 of 3 agents answered"
     assert codec.decode(desk.proposal, Tuning).values == {}
+    # whoever was away or of an older version is asked again some rounds later, not only when the fleet has read four times as much
+    for _ in range(tuning.REST_ROUNDS - 1):
+        desk.round()
+        assert desk.state.tuning is None
+    desk.round()
+    assert desk.notices[-1].note == "a tuning of the basis begins with 3 agents"
+    assert tuned(desk.state).step == desk.state.steps == 3
 
 
 def test_a_coordinator_and_agents_from_a_snapshot_go_on_bit_for_bit(desk: Desk) -> None:

@@ -114,7 +114,7 @@ class _Standing(NamedTuple):
 def _standing(learner: Mixed, inputs: Inputs, z: Array) -> _Standing:
     """z [Q]: last readings, scaled."""
     plan, mix = learner.plan, learner.mix
-    x = inputs.inputs.take(list(plan.columns))
+    x = position.of(plan, inputs.inputs)
     ticks = inputs.age + 1.0
     left = learner.rho ** np.minimum(ticks, MOST_TICKS)
     is_known = np.isfinite(z) & (ticks == 1.0)
@@ -222,7 +222,7 @@ def on_scaling(learner: Mixed, new: Scaling) -> Mixed:
     known = learner.known
     shared = known.shared._replace(Zg=start.Zg, log_lengthscale=np.log(start.lengthscale_g))
     own = learner.own._replace(Zi=start.Zi)
-    if not learner.plan.turn:
+    if not learner.plan.is_circle:
         ratio = new.scale[learner.plan.channels :] / learner.scaling.scale[learner.plan.channels :]
         own = own._replace(log_lengthscale=own.log_lengthscale + np.log(ratio))
     learner = moved(learner, shared, own, new)
@@ -233,7 +233,7 @@ def inform(learner: Mixed, scaling: Scaling, known: Known) -> Mixed:
     """Take a fleet's knowledge, on whatever scale and shared values it is."""
     start = position.start(learner.plan, scaling)
     own = learner.own._replace(Zi=start.Zi)
-    if not learner.plan.turn:
+    if not learner.plan.is_circle:
         ratio = scaling.scale[learner.plan.channels :] / learner.scaling.scale[learner.plan.channels :]
         own = own._replace(log_lengthscale=own.log_lengthscale + np.log(ratio))
     learner = moved(learner, known.shared, own, scaling)

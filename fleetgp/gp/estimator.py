@@ -37,7 +37,7 @@ OPTIONS = ("ranks", "inducing", "local_inducing", "kernel", "local_kernel", "rou
 
 
 class PFedHGP:
-    """A fleet of clients with a shared, a deviating and a private layer each (models.md section 1).
+    """A fleet of clients with a shared, a deviating and a private layer each (docs/model.md, "With loadings").
 
     ranks: latent functions of the three layers, 0 switches one off. inducing, local_inducing: inducing inputs of the shared and
     of each client's own basis, at most 200. kernel: of the shared functions and the deviation, a word or a composed covariance

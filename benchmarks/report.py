@@ -98,9 +98,16 @@ def parser(name: str, text: str) -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=text)
     result.add_argument("--quick", action="store_true", help="a look of at most 45 s instead of the full run")
     result.add_argument("--data", type=Path, default=Path(DATA), metavar="DIR", help=f"recorded streams ({DATA})")
-    result.add_argument("--json", metavar="FILE", help="write figures and bars to a file")
+    result.add_argument("--json", type=_writable, metavar="FILE", help="write figures and bars to a file")
     result.add_argument("--check", action="store_true", help="exit status 1 when a bar does not hold")
     return result
+
+
+def _writable(name: str) -> str:
+    """A file whose folder is there: a run of hours is not to end with its figures lost."""
+    if not Path(name).parent.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {Path(name).parent}")
+    return name
 
 
 def finish(report: Report, args: argparse.Namespace, run: Callable[[], None]) -> int:
@@ -110,13 +117,23 @@ def finish(report: Report, args: argparse.Namespace, run: Callable[[], None]) ->
     report.seconds = time.monotonic() - begin_s
     result = report.as_dict()
     print_table(report.rows)
-    for bar in result["bars"]:
-        verdict = {True: "holds", False: "DOES NOT HOLD", None: "not evaluated"}[bar["holds"]]
-        value = "-" if bar["value"] is None else f"{bar['value']:.4g}"
-        print(f"{bar['name']:<40} {value:>10} {bar['op']} {bar['bound']:g}  {verdict}")
+    print_bars(result["bars"], is_whole=args.check)
     if args.json:
         Path(args.json).write_text(json.dumps(result, indent=2) + "\n")
     return int(args.check and any(bar["holds"] is False for bar in result["bars"]))
+
+
+def print_bars(bars: list[dict[str, Any]], *, is_whole: bool) -> None:
+    """A line a bar; those without a figure by name where the whole is wanted, else how many they are."""
+    idle = 0 if is_whole else sum(bar["holds"] is None for bar in bars)
+    for bar in bars:
+        if bar["holds"] is None and not is_whole:
+            continue
+        verdict = {True: "holds", False: "DOES NOT HOLD", None: "not evaluated"}[bar["holds"]]
+        value = "-" if bar["value"] is None else f"{bar['value']:.4g}"
+        print(f"{bar['name']:<40} {value:>10} {bar['op']} {bar['bound']:g}  {verdict}")
+    if idle:
+        print(f"{idle} of {len(bars)} bars not evaluated: this run has no figure for them; --check names them")
 
 
 def print_table(rows: list[dict[str, Any]]) -> None:

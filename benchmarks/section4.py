@@ -1,4 +1,4 @@
-"""Section 4 of the pFedHGP paper with all its models, side by side on the same data (models.md section 5).
+"""Section 4 of the pFedHGP paper with all its models, side by side on the same data.
 
 Every run of one seed is appended to FILE.runs.jsonl beside --json FILE; --resume goes on from there. Figures of fewer seeds than
 the bars ask for (30; 5 with Algorithm 1) are told as ``look.section4...`` and judge nothing. One thread for all models.
@@ -289,6 +289,10 @@ def main(argv: list[str] | None = None) -> int:
     )
     flags.add_argument("--markdown", type=Path, metavar="FILE", help="also write the tables as a page")
     args = flags.parse_args(argv)
+    if args.seeds < 1 or args.workers < 1:
+        flags.error("--seeds and --workers need 1 or more")
+    if args.resume and not args.json:
+        flags.error("--resume goes on from the runs beside --json FILE, and none is given")
     args.seeds = list(range(1 if args.quick else args.seeds))
     if args.quick:
         args.scenario, args.models, args.inputs = ["A"], list(QUICK), [MANY]

@@ -76,6 +76,7 @@ def common(schema: Schema) -> Schema:
         kernel=schema.kernel,
         mixing=schema.mixing,
         position=schema.position,
+        position_period=schema.position_period,
         ranks=schema.ranks,
     )
 

@@ -72,7 +72,7 @@ def in_own_unit(channel: Channel, mean: Array, layers: Array) -> Array:
 def _sentence(window: Window, channel: Channel, is_level: bool, layers: Array, parts: Array) -> str:
     """layers: in the transformed unit; parts: in the reading's."""
     expected = float(np.nanmean(window.mean[f"{channel.name}.mean"]))
-    if not is_level and not np.nanmax(np.abs(layers[0])):
+    if not np.nanmax(np.abs(layers[0])):
         return labels.ALONE_LINE
     pull = 1.0 if is_level else float(np.nanmean(window.mean.get(f"{channel.name}.pull", np.array([0.0]))))
     if pull < LEAST_PULL:

@@ -250,7 +250,7 @@ def _round_row(notice: RoundNotice, zone: str) -> dict[str, object]:
     return {
         labels.ROUND: notice.round,
         labels.ROUND_STATE: "closed" if is_closed else "open",
-        labels.ROUND_CLOSED: local_times(np.array([notice.at_ms]), zone)[0] if is_closed else None,
+        labels.ROUND_CLOSED: _closed(notice, zone) if is_closed else "–",
         labels.ROUND_ANSWERED: len(notice.answered),
         labels.ROUND_MISSING: labels.names(notice.missing) or "–",
         labels.ROUND_RECEIVED: labels.data_size(notice.bytes_received),
@@ -260,9 +260,13 @@ def _round_row(notice: RoundNotice, zone: str) -> dict[str, object]:
     }
 
 
+def _closed(notice: RoundNotice, zone: str) -> str:
+    return f"{local_times(np.array([notice.at_ms]), zone)[0]:%Y-%m-%d %H:%M:%S}"
+
+
 def _change_row(notice: RoundNotice, zone: str) -> dict[str, object]:
     return {
-        labels.ROUND_CLOSED: local_times(np.array([notice.at_ms]), zone)[0],
+        labels.ROUND_CLOSED: _closed(notice, zone),
         labels.ROUND: notice.round,
         labels.ROUND_BASIS: notice.basis,
         labels.CHANGE_WHAT: notice.note,

@@ -45,7 +45,6 @@ def _changes(changes: pd.DataFrame) -> None:
 def _columns() -> dict[str, object]:
     column = st.column_config
     return {
-        labels.ROUND_CLOSED: column.DatetimeColumn(format="YYYY-MM-DD HH:mm:ss"),
         labels.ROUND_SECONDS: column.NumberColumn(format="%.2f"),
         labels.CHANGE_WHAT: column.TextColumn(width="large"),
         labels.CHANGE_GAIN: column.TextColumn(help=labels.CHANGES_HELP),

@@ -5,6 +5,7 @@ Agents of one fleet share one schema: the same channels, covariates, lags and in
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Literal
 
@@ -67,7 +68,7 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
     cosines of each. inducing: number of inducing inputs of the nonlinear part, 0 = none; kernel: its covariance function.
     mixing: whether channels are predicted each for itself from what came before, or together from a position, mixed from a
     few latent functions of it ("ilmm"). position: the covariate that says where in its cycle a machine is; "" = where in
-    ``phases[0]`` the clock stands. ranks: numbers of latent functions that are shared, of an agent's deviation, and its own.
+    ``phases[0]`` the clock stands; position_period: where it begins anew (360 of an angle), 0 = its ends are not joined. ranks: numbers of latent functions that are shared, of an agent's deviation, and its own.
     """
 
     channels: tuple[Channel, ...]
@@ -80,6 +81,7 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
     kernel: Kernel = "se"
     mixing: Mixing = "independent"
     position: str = ""
+    position_period: float = 0.0
     ranks: Ranks = (2, 2, 2)
 
     @property
@@ -124,6 +126,7 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
         more = "".join(f" {period:g}s/{self.harmonics}" for period in self.phases)
         more += f" {self.kernel}{self.inducing}" if self.inducing else ""
         more += f" ilmm {'/'.join(map(str, self.ranks))} {self.position}".rstrip() if self.is_mixed else ""
+        more += f" of {self.position_period:g}" if self.position_period else ""
         return f"{self.interval_s:g}s x{self.lags}{more} | " + " ".join(parts)
 
 
@@ -141,7 +144,8 @@ def check(schema: Schema) -> Schema:
         raise ConfigError("stream.phases", f"at most {MAX_PHASES} different periods, has {len(schema.phases)}")
     for period in schema.phases:
         if not 2 * schema.interval_s <= period <= 366 * 86400:
-            raise ConfigError("stream.phases", f"a period needs two intervals to one year, {period:g} s is not")
+            key = "stream.cycle" if schema.is_mixed else "stream.phases"
+            raise ConfigError(key, f"a period needs two intervals to one year, {period:g} s is not")
     if not 1 <= schema.harmonics <= MAX_HARMONICS:
         raise ConfigError("stream.harmonics", f"needs a whole number from 1 to {MAX_HARMONICS}, is {schema.harmonics}")
     if not 0 <= schema.inducing <= MAX_INDUCING:
@@ -179,11 +183,15 @@ def _check_mixed(schema: Schema) -> None:
         if schema.position not in positions:
             known = ", ".join(positions) or "none"
             raise ConfigError("stream.position", f"{schema.position!r} is no covariate; covariates: {known}")
-        if not positions.pop(schema.position).known_ahead:
+        covariate = positions.pop(schema.position)
+        if not covariate.known_ahead:
             raise ConfigError(
                 f"covariates.{schema.position}",
                 "a position needs known_ahead = true: its value is known before the frame",
             )
+        _check_period(schema, covariate)
+    elif schema.position_period:
+        raise ConfigError("stream.position_period", "has no position; name one, or give the clock's as cycle")
     elif not schema.phases:
         raise ConfigError(
             "stream.cycle", 'mixing = "ilmm" needs a position: cycle = "60s", or position = "name of a covariate"'
@@ -202,6 +210,16 @@ def _check_mixed(schema: Schema) -> None:
             "stream.ranks",
             f"{sum(schema.ranks)} latent functions of {schema.inducing} inducing inputs are more than "
             f"{MAX_MIXED} weights; lower ranks or fewer inducing inputs",
+        )
+
+
+def _check_period(schema: Schema, position: Covariate) -> None:
+    period = schema.position_period
+    if not 0.0 <= period < math.inf:
+        raise ConfigError("stream.position_period", f"needs a number above 0, such as 360 of degrees, is {period:g}")
+    if period and position.transform != "identity":
+        raise ConfigError(
+            "stream.position_period", f"{position.name} is learnt as its {position.transform}, which repeats nowhere"
         )
 
 

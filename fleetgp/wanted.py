@@ -32,6 +32,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     kernel: Kernel | None = None
     mixing: Mixing | None = None
     position: str | None = None
+    position_period: float | None = None
     ranks: Ranks | None = None
 
     @property
@@ -78,6 +79,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
                 kernel=rest.kernel if self.kernel is None else self.kernel,
                 mixing=mixing,
                 position=rest.position if self.position is None else self.position,
+                position_period=rest.position_period if self.position_period is None else self.position_period,
                 ranks=self.ranks or ranks,
             )
         )
@@ -134,6 +136,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
             ("kernel", self.kernel if other.inducing else None, other.kernel),
             ("mixing", self.mixing, other.mixing),
             ("position", self.position, other.position),
+            ("position_period", self.position_period, other.position_period),
             ("ranks", self.ranks if other.is_mixed else None, other.ranks),
         )
         for key, own, theirs in said:
@@ -163,6 +166,7 @@ def mixed(said: Wanted, cycle_s: float | None) -> Wanted:
         harmonics=1,
         inducing=MIXED_INDUCING if said.inducing is None else said.inducing,
         position=said.position or "",
+        position_period=said.position_period or 0.0,
     )
 
 

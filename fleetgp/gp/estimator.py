@@ -8,7 +8,7 @@ The rounds are those that a fleet plays over a broker; here they are played in o
 
 from __future__ import annotations
 
-from typing import Literal, get_args, overload
+from typing import Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,7 +23,7 @@ from fleetgp.gp.fleet import Fleet
 from fleetgp.gp.hierarchy import AnyKernel, Ranks, Start
 from fleetgp.gp.intake import Data, Tables
 from fleetgp.gp.mixing import Law, Mixing, Posterior
-from fleetgp.schema import MAX_CHANNELS, MAX_INDUCING, Kernel
+from fleetgp.schema import MAX_CHANNELS, MAX_INDUCING
 
 # lengthscales of both bases at the start, in standard deviations of an input: a span is about 3.5 of these
 LENGTH_G, LENGTH_I = 0.7, 0.15
@@ -37,7 +37,7 @@ OPTIONS = ("ranks", "inducing", "local_inducing", "kernel", "local_kernel", "rou
 
 
 class PFedHGP:
-    """A fleet of clients with a shared, a deviating and a private layer each (models.md section 1).
+    """A fleet of clients with a shared, a deviating and a private layer each (docs/model.md, "With loadings").
 
     ranks: latent functions of the three layers, 0 switches one off. inducing, local_inducing: inducing inputs of the shared and
     of each client's own basis, at most 200. kernel: of the shared functions and the deviation, a word or a composed covariance
@@ -240,17 +240,14 @@ class PFedHGP:
 
     def _check_options(self) -> None:
         """Raises ConfigError where an option cannot be."""
-        if len(self.ranks) != 3 or min(self.ranks) < 0 or sum(self.ranks) == 0:
-            raise ConfigError("ranks", f"{tuple(self.ranks)} must be three, none negative, and one at least above 0")
-        for name, count in (("inducing", self.inducing), ("local_inducing", self.local_inducing)):
-            if not 1 <= count <= MAX_INDUCING:
-                raise ConfigError(name, f"{count} is not between 1 and {MAX_INDUCING}")
-        if self.rounds < 1:
-            raise ConfigError("rounds", f"{self.rounds} is not at least 1")
-        words = get_args(Kernel)
-        for name, kernel in (("kernel", self.kernel), ("local_kernel", self.local_kernel or self.kernel)):
-            if not isinstance(kernel, get_args(Covariance)) and kernel not in words:
-                raise ConfigError(name, f"{kernel!r} is none of {', '.join(words)}, and no composed covariance")
+        intake.check_ranks(self.ranks)
+        for name in ("inducing", "local_inducing"):
+            intake.check_whole(name, getattr(self, name), 1, MAX_INDUCING)
+        intake.check_whole("rounds", self.rounds, 1)
+        intake.check_whole("seed", self.seed, 0)
+        intake.check_kernel("kernel", self.kernel)
+        if self.local_kernel is not None:
+            intake.check_kernel("local_kernel", self.local_kernel)
 
     def _agree(self, checked: Tables) -> None:
         """All clients have the same inputs and channels, and those that were learnt."""

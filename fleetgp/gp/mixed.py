@@ -112,7 +112,7 @@ class _Standing(NamedTuple):
 def _standing(learner: Mixed, inputs: Inputs, z: Array) -> _Standing:
     """z [Q]: last readings, scaled."""
     plan, mix = learner.plan, learner.mix
-    x = inputs.inputs.take(list(plan.columns))
+    x = position.of(plan, inputs.inputs)
     ticks = inputs.age + 1.0
     # of a position that is no cycle's nobody has kept where it stood longer ago
     most = chain.MOST_TICKS if plan.turn else float(np.all(np.isfinite(learner.earlier)))
@@ -234,7 +234,7 @@ def _own_in(learner: Mixed, start: Start, new: Scaling) -> Own:
     first guesses stay what they are in any unit, and inducing inputs lie where the position's scale says."""
     Q, own = learner.plan.channels, learner.own._replace(Zi=start.Zi)
     ratio = new.scale / learner.scaling.scale
-    if not learner.plan.turn:
+    if not learner.plan.is_circle:
         own = own._replace(log_lengthscale=own.log_lengthscale + np.log(ratio[Q:]))
     if not len(learner.climbing.steps):
         return own

@@ -2,6 +2,7 @@
 
 A position in a cycle is a point on the circle of radius 1, cosine and sine of the phase. A squared exponential of one
 lengthscale over these two is the periodic kernel exactly: |x - x'|^2 = 4 sin^2(pi (t - t') / T) (MacKay 1998, section 5).
+The cycle is the clock's, or that of a covariate which begins anew after a period, such as an angle.
 """
 
 from __future__ import annotations
@@ -35,8 +36,10 @@ WHOLE = parts("full")
 
 
 class Plan(NamedTuple):
-    """What is fixed by a schema. columns: which of a frame's inputs are the position; inducing M, own Mi: inducing inputs of
-    the shared and the local layer; turn: radians from one frame to the next, 0 for a position that is no cycle."""
+    """What is fixed by a schema. columns: which of a frame's inputs are the position, twice where one is a
+    place on the circle; inducing M, own Mi: inducing inputs of
+    the shared and the local layer; turn: radians from one frame to the next, 0 for a position that is not the
+    clock's; period: where such a position begins anew, 0 = nowhere."""
 
     channels: int
     columns: tuple[int, ...]
@@ -45,6 +48,11 @@ class Plan(NamedTuple):
     ranks: Ranks
     kernel: Kernel
     turn: float
+    period: float = 0.0
+
+    @property
+    def is_circle(self) -> bool:
+        return bool(self.turn or self.period)
 
     @property
     def stride(self) -> int:
@@ -57,14 +65,25 @@ def plan(schema: Schema, own: int, wanted: Parts = WHOLE) -> Plan:
     shape = features.shape(schema)
     first = shape.lags * shape.channels
     turn = 0.0
-    columns: tuple[int, ...] = (first,)
+    columns: tuple[int, ...] = (first, first) if schema.position_period else (first,)
     if schema.cycle_s:
         turn = 2 * math.pi * schema.interval_s / schema.cycle_s
         columns = (first + shape.covariates, first + shape.covariates + 1)
     shared, deviation, local = schema.ranks
     is_local = wanted.local and own > 0
     ranks = Ranks(shared * wanted.shared, deviation * wanted.deviation, local * is_local)
-    return Plan(shape.channels, columns, schema.inducing, max(own, 1), ranks, schema.kernel, turn)
+    return Plan(
+        shape.channels, columns, schema.inducing, max(own, 1), ranks, schema.kernel, turn, schema.position_period
+    )
+
+
+def of(plan: Plan, inputs: Array) -> Array:
+    """The position [D] that a frame's inputs stand at."""
+    x = inputs.take(list(plan.columns))
+    if not plan.period:
+        return x
+    angle = 2 * math.pi * x[0] / plan.period
+    return np.array([np.cos(angle), np.sin(angle)])
 
 
 def back(plan: Plan, x: Array, ticks: Array) -> Array:
@@ -77,7 +96,7 @@ def back(plan: Plan, x: Array, ticks: Array) -> Array:
 def start(plan: Plan, scaling: Scaling) -> Start:
     """Inducing inputs, and where hyperparameters start; scaling: of the position, where it is a covariate's."""
     centre, unit = np.zeros(1), np.ones(1)
-    if not plan.turn:
+    if not plan.is_circle:
         centre, unit = scaling.centre[plan.channels :], scaling.scale[plan.channels :]
     D = len(plan.columns)
     return Start(
@@ -92,7 +111,7 @@ def start(plan: Plan, scaling: Scaling) -> Start:
 
 
 def _grid(plan: Plan, size: int, centre: Array, unit: Array) -> Array:
-    if plan.turn:
+    if plan.is_circle:
         angle = 2 * math.pi * np.arange(size) / size
         return np.stack((np.cos(angle), np.sin(angle)), axis=1)
     return np.asarray(centre + unit * np.linspace(-REACH, REACH, size)[:, None])

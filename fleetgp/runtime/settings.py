@@ -236,7 +236,7 @@ def markdown() -> str:
         "lags = 2               # how many steps back a prediction looks",
         'phases = ["1d"]        # what the calendar repeats in, each with `harmonics` (3) sines and cosines',
         'inducing = 24          # inducing inputs of the nonlinear part, 0 = linear; kernel = "se", "matern32", "matern52"',
-        '# mixing = "ilmm"       # for a machine that repeats a cycle, with cycle = "60s" or position = "angle": docs/mixing.md',
+        '# mixing = "ilmm"       # for a machine that repeats a cycle, with cycle = "60s" or position = "angle", position_period = 360: docs/mixing.md',
         "",
         "[channels.temperature] # one table for each quantity to predict",
         'unit = "°C"            # also: transform = "identity" | "log1p", topic, field (its name in a JSON payload)',

@@ -15,7 +15,7 @@ from fleetgp.schema import Channel, Covariate, Kernel, Mixing, Ranks
 from fleetgp.wanted import Wanted, mixed
 
 TABLES = ("stream", "channels", "covariates")
-MIXED_KEYS = ("cycle", "position", "ranks")
+MIXED_KEYS = ("cycle", "position", "position_period", "ranks")
 STREAM_KEYS = ("interval", "lags", "phases", "harmonics", "inducing", "kernel", "mixing", *MIXED_KEYS)
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "sec": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -70,7 +70,18 @@ def _mixed(stream: Mapping[str, Any], wanted: Wanted, source: str) -> Wanted:
     if not isinstance(position, str | None):
         raise ConfigError("stream.position", f"expected the name of a covariate, got {position!r}", source)
     cycle_s = parse_span(stream["cycle"], "stream.cycle", source) if "cycle" in stream else None
-    return mixed(msgspec.structs.replace(wanted, position=position, ranks=_ranks(stream, source)), cycle_s)
+    period, ranks = _period(stream, source), _ranks(stream, source)
+    return mixed(msgspec.structs.replace(wanted, position=position, position_period=period, ranks=ranks), cycle_s)
+
+
+def _period(stream: Mapping[str, Any], source: str) -> float | None:
+    period = stream.get("position_period")
+    if period is None:
+        return None
+    if isinstance(period, bool) or not isinstance(period, (int, float)) or not 0 < period < math.inf:
+        problem = f"expected where the position begins anew, such as 360 of degrees; got {period!r}"
+        raise ConfigError("stream.position_period", problem, source)
+    return float(period)
 
 
 def _ranks(stream: Mapping[str, Any], source: str) -> Ranks | None:

@@ -100,6 +100,7 @@ COMMON = {
     "covariates": "what is predicted from",
     "interval_s": "seconds from one frame to the next",
     "position": "covariate that mixed channels are learnt over; empty = the place in the first phase",
+    "position_period": "where that position begins anew, 360 of degrees; 0 = its ends are not joined",
     "lags": "how many steps back a prediction looks",
     "state": "where it stands",
     "blame": "share of each channel",

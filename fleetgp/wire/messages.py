@@ -170,7 +170,7 @@ class Bootstrap(Message, frozen=True, kw_only=True, tag="bootstrap"):
 
 
 class Summary(Message, frozen=True, kw_only=True, tag="summary"):
-    """An agent's likelihood term for the shared weights, its own layers marginalised out (models.md section 4).
+    """An agent's likelihood term for the shared weights, its own layers marginalised out (docs/model.md).
 
     precision: [Q, F(F+1)/2] upper triangles of P; shift: [Q, F] h; count: [Q] frames behind it (decayed);
     noise_variance: [Q], scaled units. (incarnation, sequence) grows with every summary of one agent; incarnation changes

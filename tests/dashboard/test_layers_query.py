@@ -53,6 +53,7 @@ def test_where_nothing_pulls_back_no_level_is_told():
 def test_who_is_alone_is_said_to_be():
     own = {"shared": [0.0, 0.0], "deviation": [0.4, 0.5], "local": [0.1, 0.0], "pull": [0.0, 0.0]}
     assert told(mean=[21.0, 21.0], **own).sentence == labels.ALONE_LINE
+    assert told(is_level=True, mean=[21.0, 21.0], **own).sentence == labels.ALONE_LINE
 
 
 def test_layers_of_a_level_are_the_distance_itself():

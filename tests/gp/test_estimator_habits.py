@@ -56,6 +56,11 @@ def test_options_are_told_and_set_as_scikit_learn_has_it() -> None:
         model.set_params(rounds=0)
     with pytest.raises(ConfigError, match="must be three"):
         PFedHGP((1, 2))  # type: ignore[arg-type]
+    for options in ({"ranks": 2}, {"ranks": "abc"}, {"rounds": "9"}, {"inducing": 2.5}, {"seed": None}):
+        with pytest.raises(ConfigError, match="whole number"):
+            PFedHGP(**options)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="a dictionary from a client's name"):
+        PFedHGP().fit([np.zeros((3, 1))])  # type: ignore[arg-type]
 
 
 def carried(model: PFedHGP) -> PFedHGP:

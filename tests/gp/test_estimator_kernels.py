@@ -82,3 +82,22 @@ def test_a_local_kernel_may_be_another_and_wrong_ones_are_named() -> None:
         PFedHGP(kernel=Stationary("se", (1,), np.ones(1))).fit(fleet())
     with pytest.raises(ConfigError, match="is none of se, matern32, matern52"):
         PFedHGP(kernel="rbf")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "word"),
+    [
+        (Stationary("rbf", (0,), np.ones(1)), "'rbf' is none of"),  # type: ignore[arg-type]
+        (Stationary("se", (0,), np.ones(2)), "a vector of 1 lengthscales"),
+        (Stationary("se", (0,), np.array([0.0])), "above 0"),
+        (Stationary("se", (-1,), np.ones(1)), "names no inputs"),
+        (Periodic(0, period=-1.0, lengthscale=1.0), "above 0"),
+        (Periodic(0, period=7.0, lengthscale=np.inf) + Stationary("se", (0,), np.ones(1)), "above 0"),
+        (Periodic(0, period=7.0, lengthscale=1.0) * 3, "3 is none of"),  # type: ignore[operator]
+        (Periodic(0, period=7.0, lengthscale=1.0) * "se", "has no inputs"),  # type: ignore[operator]
+        (None, "None is none of"),
+    ],
+)
+def test_a_kernel_that_cannot_be_is_named(kernel: Covariance, word: str) -> None:
+    with pytest.raises(ConfigError, match=word):
+        PFedHGP(kernel=kernel)

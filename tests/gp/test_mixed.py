@@ -258,6 +258,23 @@ def test_a_position_that_is_no_cycle_is_learnt_along_its_range() -> None:
     assert np.all(mixed.foresee(learner, Inputs(far, np.full(2, 9.0), last, np.zeros(2))).sd > 0.5)
 
 
+def test_an_angle_that_begins_anew_is_learnt_as_the_clocks_cycle_is_1e_9() -> None:
+    clock, seen = plan(2, 5), stream(4, 120, plan(2, 5), rho=0.5)
+    circle = plan(
+        2, 5, phases=(), covariates=(Covariate(name="at", known_ahead=True),), position="at", position_period=360.0
+    )
+    by_clock = mixed.alone(clock, unit(clock))
+    by_angle = mixed.alone(circle, Scaling(np.array([0.0, 0.0, 150.0]), np.array([1.0, 1.0, 90.0])))
+    for t, frame in enumerate(seen.inputs):
+        inputs = np.zeros(circle.columns[-1] + 1)
+        inputs[circle.columns[0]] = 360.0 * (t / CYCLE + (-1) ** t)  # where it is counted from does not matter
+        one, other = mixed.foresee(by_clock, frame), mixed.foresee(by_angle, frame._replace(inputs=inputs))
+        np.testing.assert_allclose(other.mean, one.mean, atol=1e-9)
+        np.testing.assert_allclose(other.scale, one.scale, rtol=1e-9)
+        by_clock = mixed.learn(by_clock, one, seen.Y[t], RULE)
+        by_angle = mixed.learn(by_angle, other, seen.Y[t], RULE)
+
+
 @pytest.mark.parametrize("model", ["no-deviation", "no-local", "global-only", "alone", "local-only"])
 def test_parts_that_are_off_have_no_weights_and_the_rest_goes_on_learning(model: str) -> None:
     of, seen = plan(), stream(8, 150, plan())

@@ -14,6 +14,7 @@ from fleetgp.schema import Schema
 from fleetgp.wanted import wanted
 
 CHANNELS = "[channels]\na = {}\nb = {}\nc = {}\n"
+AT = CHANNELS + "[covariates]\nat = { known_ahead = true }\n"
 
 
 def schema(stream: str, rest: str = CHANNELS) -> Schema:
@@ -36,8 +37,13 @@ def test_ranks_are_no_more_than_the_channels_there_are() -> None:
 
 
 def test_a_position_is_a_covariate_that_is_known_ahead() -> None:
-    made = schema('position = "at"', CHANNELS + "[covariates]\nat = { known_ahead = true }\n")
+    made = schema('position = "at"', AT)
     assert (made.position, made.cycle_s, made.phases) == ("at", None, ())
+    round_ = schema('position = "at"\nposition_period = 360', AT)
+    assert round_.position_period == 360.0
+    assert round_.signature() != made.signature()
+    assert wanted(round_).schema() == round_
+    assert wanted(made).contradiction(round_) == "it has position_period 360.0, the settings say 0.0"
 
 
 @pytest.mark.parametrize(
@@ -51,7 +57,15 @@ def test_a_position_is_a_covariate_that_is_known_ahead() -> None:
         ('cycle = "60s"\nphases = ["1d"]', CHANNELS, "stream.phases"),
         ('cycle = "60s"\ninducing = 2', CHANNELS, "stream.inducing"),
         ('cycle = "60s"\ninducing = 200\nranks = [3, 3, 3]', CHANNELS, "stream.ranks"),
-        ('cycle = "1s"', CHANNELS, "stream.phases"),
+        ('cycle = "1s"', CHANNELS, "stream.cycle"),
+        ('cycle = "60s"\nposition_period = 360', CHANNELS, "stream.position_period"),
+        ('position = "at"\nposition_period = 0', AT, "stream.position_period"),
+        ('position = "at"\nposition_period = "360"', AT, "stream.position_period"),
+        (
+            'position = "at"\nposition_period = 9',
+            AT.replace("true", 'true, transform = "log1p"'),
+            "stream.position_period",
+        ),
         ('position = "at"', CHANNELS, "stream.position"),
         ('position = "at"', CHANNELS + "[covariates]\nat = {}\n", "covariates.at"),
         ('cycle = "60s"', CHANNELS + "[covariates]\nat = {}\n", "covariates.at"),

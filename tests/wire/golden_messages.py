@@ -249,19 +249,25 @@ MODEL_C = msgspec.structs.replace(
     log_phi=tensor(numbers=(-1.5,)),
     log_lengthscale=tensor(1, numbers=(0.125,)),
 )
+SCHEMA_D = msgspec.structs.replace(
+    SCHEMA_C, covariates=(Covariate(name="heating", known_ahead=True),), position_period=360.0
+)
+STATUS_E = msgspec.structs.replace(STATUS_D, schema=SCHEMA_D)
+BOOTSTRAP_D = msgspec.structs.replace(BOOTSTRAP_C, schema=SCHEMA_D)
+MODEL_D = msgspec.structs.replace(MODEL_C, schema=SCHEMA_D)
 GRADIENT_B = msgspec.structs.replace(GRADIENT, has_deviation=False)
 
 # Golden file -> the message in it. Files are never edited, only added: a new form is a new file, under another letter.
 # Written today byte for byte so, and read:
 GOLDEN: dict[str, Message] = {
-    "status-v1d.json": STATUS_D,
+    "status-v1e.json": STATUS_E,
     "prediction-v1d.json": PREDICTION_D,
     "event-v1.json": EVENT,
     "health-v1.json": HEALTH,
     "round-v1b.json": ROUND_B,
-    "bootstrap-v1c.bin": BOOTSTRAP_C,
+    "bootstrap-v1d.bin": BOOTSTRAP_D,
     "summary-v1c.bin": SUMMARY_C,
-    "model-v1c.bin": MODEL_C,
+    "model-v1d.bin": MODEL_D,
     "tuning-v1.bin": TUNING,
     "gradient-v1b.bin": GRADIENT_B,
 }
@@ -270,15 +276,18 @@ READ_ONLY: dict[str, Message] = {
     "status-v1.json": STATUS,
     "status-v1b.json": STATUS_B,
     "status-v1c.json": STATUS_C,
+    "status-v1d.json": STATUS_D,
     "prediction-v1.json": PREDICTION_V1,
     "prediction-v1b.json": PREDICTION,
     "prediction-v1c.json": PREDICTION_C,
     "round-v1.json": ROUND,
     "bootstrap-v1.bin": BOOTSTRAP,
     "bootstrap-v1b.bin": BOOTSTRAP_B,
+    "bootstrap-v1c.bin": BOOTSTRAP_C,
     "summary-v1.bin": SUMMARY,
     "summary-v1b.bin": SUMMARY_B,
     "model-v1.bin": MODEL,
     "model-v1b.bin": MODEL_B,
+    "model-v1c.bin": MODEL_C,
     "gradient-v1.bin": GRADIENT,
 }

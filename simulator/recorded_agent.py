@@ -159,12 +159,17 @@ class RecordedAgent:
         return self.compared
 
     def _take_settings(self, at_ns: int) -> None:
-        """Those of the newest start: its owner may have changed them."""
+        """Those of the newest start: its owner may have changed them. What was told before was for the old ones."""
         while self._life + 1 < len(self._lives) and self._lives[self._life + 1].at_ns <= at_ns:
             self._life += 1
             life = self._lives[self._life]
-            if life.schema == self.state.config.schema:
-                self.state = remodel.under(self.state, self._config(life)).state
+            old, new = self.state.config, self._config(life)
+            if life.schema != old.schema or new == old:
+                continue
+            while old.parts.shared and (index := self._news.model_before(life.at_ns)) is not None:
+                self._adopt(index)
+            self._news.forget_older(life.at_ns)
+            self.state = remodel.under(self.state, new).state
 
     def _begin(self, life: Life) -> State:
         """A fresh brain. Raises ConfigError."""

@@ -13,7 +13,7 @@ import zlib
 from collections import deque
 from typing import Any
 
-from edge_agent import agent
+from edge_agent import agent, remodel
 from edge_agent.config import agent_config, wiring
 from edge_agent.frames import Sample
 from edge_agent.memory import REPLAYED_EFFECTS, Recent, mark
@@ -27,7 +27,7 @@ from fleetgp.wire.messages import AnomalyEvent, Bootstrap, FleetModel, Predictio
 from simulator.recorded_likeness import is_close
 from simulator.recorded_lives import Life, Lives
 from simulator.recorded_news import News, NewsQueue, is_newer_model, some_of
-from simulator.recorded_words import Answer, Compared, Reading, Said, Word
+from simulator.recorded_words import Answer, Compared, Reading, Said, Word, answer_name, event_key, is_made_with
 
 MOST_WAITING = 100_000
 MOST_MADE = 10_000
@@ -38,7 +38,7 @@ OVERTAKEN_NS = 2_000_000_000
 REPEATED = 2 * REPLAYED_EFFECTS
 
 # of a RecordedAgent, what following a word changes and a plain copy keeps
-_CHANGING = ("state", "_words", "_readings", "_answered", "_made", "_past", "_events", "_events_told", "_lives", "_incarnations",
+_CHANGING = ("state", "_words", "_readings", "_answered", "_made", "_past", "_events", "_events_told", "_lives", "_life", "_incarnations",
              "_fields", "_policy")  # fmt: skip
 
 
@@ -50,6 +50,7 @@ class RecordedAgent:
         self.name = name
         self.compared = Compared()
         self._lives = list(lives.lives)
+        self._life = 0
         self._incarnations = deque(lives.incarnations)
         self._base = base
         self._born_ns = lives.born_ns
@@ -94,6 +95,7 @@ class RecordedAgent:
         """Everything the agent said up to this time."""
         while self._words and self._words[0].at_ns <= until_ns and not self.compared.trouble:
             word = self._words.popleft()
+            self._take_settings(word.at_ns)
             doubt = self._news.doubt
             if doubt is None:
                 self._follow_word(word)
@@ -136,7 +138,7 @@ class RecordedAgent:
             self._follow_prediction(word, word.message)
         elif isinstance(word.message, AnomalyEvent):
             if len(self._events_told) < MOST_WAITING:
-                self._events_told[_key(word.message)] = word.message
+                self._events_told[event_key(word.message)] = word.message
         else:
             self._follow_answer(word, word.message)
 
@@ -156,8 +158,26 @@ class RecordedAgent:
         self.compared.predictions.extra += len(self._made)
         return self.compared
 
+    def _take_settings(self, at_ns: int) -> None:
+        """Those of the newest start: its owner may have changed them. What was told before was for the old ones."""
+        while self._life + 1 < len(self._lives) and self._lives[self._life + 1].at_ns <= at_ns:
+            self._life += 1
+            life = self._lives[self._life]
+            old, new = self.state.config, self._config(life)
+            if life.schema != old.schema or new == old:
+                continue
+            while old.parts.shared and (index := self._news.model_before(life.at_ns)) is not None:
+                self._adopt(index)
+            self._news.forget_older(life.at_ns)
+            self.state = remodel.under(self.state, new).state
+
     def _begin(self, life: Life) -> State:
         """A fresh brain. Raises ConfigError."""
+        config = self._config(life)
+        return agent.init(config, self._incarnations.popleft() if self._incarnations else life.started_ms)
+
+    def _config(self, life: Life) -> AgentConfig:
+        """Raises ConfigError."""
         # an agent that says nothing of layers is of a time when predictions had none
         settings = self._base.with_values({"agent.layers": False}, "default")
         settings = settings.with_told(life.settings, f"the status of {self.name}")
@@ -167,7 +187,7 @@ class RecordedAgent:
         config: AgentConfig = agent_config(settings, life.schema)
         if config.parts.kernel:
             self.compared.trouble = "it took the fleet's lengthscales (agent.model pfedgp), and when is not told"
-        return agent.init(config, self._incarnations.popleft() if self._incarnations else life.started_ms)
+        return config
 
     def _follow_prediction(self, word: Word, told: Prediction) -> None:
         check = zlib.crc32(word.payload)
@@ -208,12 +228,12 @@ class RecordedAgent:
         if word is None or word.at_ns > at_ns + LATE_NS:
             return
         assert isinstance(word.message, (Summary, Bootstrap))
-        if _name(word.message) not in self._answered:
+        if answer_name(word.message) not in self._answered:
             self._answer_as_recorded(word, told.round)
 
     def _follow_answer(self, word: Word, message: Answer) -> None:
         """An answer in its own place, where it has not been made already."""
-        name = _name(message)
+        name = answer_name(message)
         what = f"{self.name}, {name[0].__name__.lower()} {message.sequence}"
         if name not in self._answered and not self._answer_as_recorded(word):
             self._answer_after_overtaken(word)
@@ -278,11 +298,11 @@ class RecordedAgent:
     def _beside(self, message: Said) -> Summary | None:
         """The summary that was told in one breath with a bootstrap, where it has not been followed yet."""
         said = (one.message for one in self._words if isinstance(one.message, Summary))
-        return next((one for one in said if _is_made_with(one, message)), None)
+        return next((one for one in said if is_made_with(one, message)), None)
 
     def _is_as_recorded(self, message: Answer, made: dict[tuple[type, int], Answer]) -> bool:
         """Whether this is among the answers made, and beside a bootstrap a summary only where one was told."""
-        mine = made.get(_name(message))
+        mine = made.get(answer_name(message))
         if isinstance(message, Bootstrap) and len(made) > 1 and self._beside(message) is None:
             return False
         is_same = mine == message or (mine is not None and not self.state.config.is_live and is_close(message, mine))
@@ -298,7 +318,7 @@ class RecordedAgent:
         assert isinstance(notice, RoundNotice)
         state, effects = agent.step(state, RoundOpened(word.message.at_ms, notice.round))
         made = [effect.message for effect in effects if isinstance(effect, Publish)]
-        return state, {_name(one): one for one in made if isinstance(one, (Summary, Bootstrap))}
+        return state, {answer_name(one): one for one in made if isinstance(one, (Summary, Bootstrap))}
 
     def _take_answer(self, state: State, answers: dict[tuple[type, int], Answer], asked: int) -> None:
         self.state = state
@@ -369,7 +389,7 @@ class RecordedAgent:
             elif isinstance(effect.message, Prediction) and len(self._made) < MOST_MADE:
                 self._made[effect.message.sequence] = effect.message
             elif isinstance(effect.message, AnomalyEvent) and len(self._events) < MOST_WAITING:
-                self._events[_key(effect.message)] = effect.message
+                self._events[event_key(effect.message)] = effect.message
 
     def _count(self, reason: str, number: int) -> None:
         self.compared.left_out[reason] = self.compared.left_out.get(reason, 0) + number
@@ -378,20 +398,3 @@ class RecordedAgent:
 def _is_model_by(news: News, reading: Reading) -> bool:
     """Whether it is a model that was heard no later than a reading."""
     return isinstance(news.message, FleetModel) and news.at_ns <= reading.at_ns
-
-
-def _is_made_with(summary: Summary, message: Said) -> bool:
-    """Whether a summary and a bootstrap answer the same round: the agent told them in one breath."""
-    return (
-        isinstance(message, Bootstrap)
-        and (summary.incarnation, summary.at_ms) == (message.incarnation, message.at_ms)
-        and summary.sequence == message.sequence + 1
-    )
-
-
-def _name(answer: Answer) -> tuple[type, int]:
-    return type(answer), answer.sequence
-
-
-def _key(event: AnomalyEvent) -> tuple[str, str, int]:
-    return event.event_id, event.state, event.frames

@@ -21,7 +21,7 @@ Verdict = Literal["same", "close", "different"]
 class Tally:
     """Messages of one kind that were compared, by verdict; first: the first that was not the same, in plain words.
 
-    missing: recorded, and not made again; extra: made, and not recorded; repeated: recorded once more. largest: relative difference of any two numbers.
+    missing: recorded, and not made again; extra: made, and not recorded; repeated: recorded once more. largest: relative difference of two numbers where only last digits differ.
     """
 
     counts: Counter[Verdict] = field(default_factory=Counter)
@@ -47,7 +47,8 @@ class Tally:
             return
         verdict, largest, where = _difference(recorded, made)
         self.counts[verdict] += 1
-        self.largest = max(self.largest, largest)
+        if verdict == "close":
+            self.largest = max(self.largest, largest)
         self.first = self.first or f"{what}: {where}"
 
     def miss(self, what: str) -> None:

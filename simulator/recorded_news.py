@@ -80,6 +80,16 @@ class NewsQueue:
         """Those up to this one, itself included."""
         return [self._queue[number] for number in range(index + 1)]
 
+    def model_before(self, at_ns: int) -> int | None:
+        """Index of the next model, where it was told before the agent was last gone before a time."""
+        gone_ns = max((gone for gone, back in self._absent if back <= at_ns), default=0)
+        return next((k for k, one in enumerate(self._queue) if _is_model(one) and one.at_ns < gone_ns), None)
+
+    def forget_older(self, at_ns: int) -> None:
+        """Models before the last one that was told before a time: of no use to an agent that did not ask for any by then."""
+        last = max((one.at_ns for one in self._queue if _is_model(one) and one.at_ns <= at_ns), default=0)
+        self._queue = deque(one for one in self._queue if not (_is_model(one) and one.at_ns < last))
+
     def take(self, index: int) -> News:
         """This one; those before it are over."""
         for _ in range(index):
@@ -109,6 +119,10 @@ class NewsQueue:
         other = NewsQueue(self._absent)
         other._queue = deque(news for news in self._queue if not any(news is one for one in never))
         return other
+
+
+def _is_model(news: News) -> bool:
+    return isinstance(news.message, FleetModel)
 
 
 def some_of(doubtful: list[News]) -> Iterator[tuple[News, ...]]:

@@ -1,4 +1,4 @@
-"""What an agent read and said, as it was recorded, and what came of comparing. No behaviour."""
+"""What an agent read and said, as it was recorded, and what came of comparing."""
 
 from __future__ import annotations
 
@@ -42,3 +42,22 @@ class Compared:
     def differences(self) -> int:
         """What did not come out as recorded so far."""
         return sum(one.recorded - one.counts["same"] for one in (self.predictions, self.events, self.answers))
+
+
+def is_made_with(summary: Summary, message: Said) -> bool:
+    """Whether a summary and a bootstrap answer the same round: the agent told them in one breath."""
+    return (
+        isinstance(message, Bootstrap)
+        and (summary.incarnation, summary.at_ms) == (message.incarnation, message.at_ms)
+        and summary.sequence == message.sequence + 1
+    )
+
+
+def answer_name(answer: Answer) -> tuple[type, int]:
+    """What tells an answer from an agent's others."""
+    return type(answer), answer.sequence
+
+
+def event_key(event: AnomalyEvent) -> tuple[str, str, int]:
+    """What tells a word on an event from an agent's others."""
+    return event.event_id, event.state, event.frames

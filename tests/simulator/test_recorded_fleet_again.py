@@ -68,3 +68,11 @@ def test_a_kill_just_before_a_model_is_told(seed: int) -> None:
     """Whether it still took that model only what it says later tells."""
     said = assert_all_is_said_again(Wire(seed, AGENTS, (5.0, 60.0, 300.0)[seed], loss=0.0, kills=KILLS).run(40.0))
     assert said["model"] >= 4
+
+
+def test_an_agent_that_comes_back_with_another_model_is_run_on_with_that() -> None:
+    """Into the fleet and out of it, at a moment that is in no doubt."""
+    models: dict[str, Model] = {"a": "alone"}
+    changed: dict[str, Model] = {"a": "full", "b": "alone"}
+    kills = [("a", 14.0, 15.5), ("b", 18.5, 19.5)]
+    assert_all_is_said_again(Wire(5, AGENTS, 60.0, loss=0.0, kills=kills, models=models, changed=changed).run(40.0))

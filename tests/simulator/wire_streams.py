@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from coordinator import rounds
 from coordinator import state as coordination
-from edge_agent import agent
+from edge_agent import agent, remodel
 from edge_agent.reading import read_sample
 from edge_agent.state import AgentConfig, Effect, ModelArrived, Publish, Readings, RoundOpened, State, Tick
 from fleetgp.models import Model
@@ -50,7 +51,8 @@ class Wire:
 
     stalls: an agent, from and to when it gets no time on a busy machine, seconds: what came meanwhile it takes afterwards.
     kills: an agent, when it is killed and when it is back, seconds: the broker tells its death a moment late, and keeps for it
-    readings and the last model. models: of agents that do not work with the full one.
+    readings and the last model. models: of agents that do not work with the full one; changed: of those that come back from a
+    kill with another one.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Wire:
         stalls: Sequence[tuple[str, float, float]] = (),
         kills: Sequence[tuple[str, float, float]] = (),
         models: Mapping[str, Model] = MappingProxyType({}),
+        changed: Mapping[str, Model] = MappingProxyType({}),
     ) -> None:
         self.rng = np.random.default_rng(seed)
         self.late = late
@@ -69,7 +72,8 @@ class Wire:
         self.loss = loss
         self.stalls = [*stalls, *kills]
         self.kills = kills
-        self.models = models
+        self.models = dict(models)
+        self.changed = changed
         self.queue: list[Due] = []
         self.arrived: dict[tuple[str, str], float] = {}
         self.agents: dict[str, State] = {}
@@ -130,6 +134,11 @@ class Wire:
     def _tell_life(self, due: Due) -> None:
         """That an agent is gone, or back, with the last model."""
         is_back = due.payload == b"back"
+        if is_back and due.to in self.changed:
+            self.models[due.to] = self.changed[due.to]
+            state = self.agents[due.to]
+            config = msgspec.structs.replace(state.config, model=self.changed[due.to])
+            self.agents[due.to] = remodel.under(state, config).state
         status = self._status_of(due.to, instance="2" if is_back else "1", is_online=is_back)
         self._say(due.at_ms, topics.agent(FLEET, due.to, "status"), codec.encode(status))
         if is_back and self.model:

@@ -293,6 +293,8 @@ def main(argv: list[str] | None = None) -> int:
         flags.error("--seeds and --workers need 1 or more")
     if args.resume and not args.json:
         flags.error("--resume goes on from the runs beside --json FILE, and none is given")
+    if "algorithm1" in args.models and importlib.util.find_spec("torch") is None:
+        flags.error("algorithm1 needs torch: pip install -c constraints.txt -e '.[learn]'")
     args.seeds = list(range(1 if args.quick else args.seeds))
     if args.quick:
         args.scenario, args.models, args.inputs = ["A"], list(QUICK), [MANY]

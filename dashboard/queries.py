@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ SILENT_AFTER_S = 60.0  # several health periods
 LIVE_WITHIN_MS = 24 * 3_600_000  # frames whose own time is nearer than this to the system clock are a live stream
 DAY_MS = 86_400_000
 SPARK_FRAMES = 60
+# what the coordinator says of the gain at the end of a note; the table has it in a column
+GAIN_IN_NOTE = re.compile(r", -?[\d.]+ nats per reading better$")
 
 
 # --- fleet ------------------------------------------------------------------------------------------------------------
@@ -269,7 +272,7 @@ def _change_row(notice: RoundNotice, zone: str) -> dict[str, object]:
         labels.ROUND_CLOSED: _closed(notice, zone),
         labels.ROUND: notice.round,
         labels.ROUND_BASIS: notice.basis,
-        labels.CHANGE_WHAT: notice.note,
+        labels.CHANGE_WHAT: notice.note if notice.gain is None else GAIN_IN_NOTE.sub("", notice.note),
         labels.CHANGE_GAIN: labels.nats(notice.gain),
         labels.CHANGE_WORDS: labels.gain(notice.gain),
         labels.ROUND_RECEIVED: labels.data_size(notice.bytes_received),

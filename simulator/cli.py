@@ -39,13 +39,13 @@ def demo(argv: list[str]) -> int:
 
 
 def devices(argv: list[str]) -> int:
-    """publish streams as devices would: simulated pumps, or recorded files at any speed"""
+    """publish streams as devices would: simulated pumps or presses, or recorded files at any speed"""
     from fleetgp.runtime.arguments import add_arguments
 
     parser = argparse.ArgumentParser(
         prog="fleetgp devices",
-        description="Publishes streams to a broker as devices would, on sensors/NAME: simulated pumps once a second, or "
-        "recorded files (--recording) of any form.",
+        description="Publishes streams to a broker as devices would, on sensors/NAME: simulated pumps or "
+        "presses once a second, or recorded files (--recording) of any form.",
     )
     add_arguments(parser)
     parser.add_argument("--names", nargs="+", default=["pump-1"], metavar="NAME", help="simulated devices")

@@ -114,13 +114,21 @@ def test_every_channel_of_a_stored_fleet_tells_its_level(watch: Watch):
     assert layers.is_level(Schema(channels=(TEMPERATURE,))) is False
 
 
+TOLD = "new basis: learnt by gradients (7 steps, 4 taken back)"
+
+
 def changed(number: int, gain: float | None = None, **more: object) -> RoundNotice:
     given: dict[str, object] = {"basis": 1, "state": "closed", "note": "new basis", **more}
     return RoundNotice(at_ms=NOW_MS + number, round=number, gain=gain, **given)  # type: ignore[arg-type]
 
 
 def test_changes_of_the_basis_are_told_with_what_they_gained():
-    data = queries.rounds_data([], "UTC", changes=[changed(9, 0.031, bytes_received=1500), changed(4)])
+    data = queries.rounds_data(
+        [],
+        "UTC",
+        changes=[changed(9, 0.031, bytes_received=1500, note=f"{TOLD}, 0.0310 nats per reading better"), changed(4)],
+    )
+    assert data.changes[labels.CHANGE_WHAT].tolist() == [TOLD, "new basis"]  # the gain has a column
     assert data.changes[labels.CHANGE_GAIN].tolist() == ["+0.031", "–"]
     assert data.changes[labels.CHANGE_WORDS].tolist() == ["clear, as of bands 3.1 % narrower", "not measured"]
     assert data.changes[labels.ROUND_RECEIVED].tolist() == ["1.5 kB", "0 B"]

@@ -5,13 +5,18 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from fleetgp.errors import ConfigError
 from fleetgp.recording import spec
+from fleetgp.runtime.settings import load
 from fleetgp.runtime.spec import read_wanted
 from fleetgp.schema import Schema
 from fleetgp.wanted import wanted
+from simulator import presses
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 CHANNELS = "[channels]\na = {}\nb = {}\nc = {}\n"
 AT = CHANNELS + "[covariates]\nat = { known_ahead = true }\n"
@@ -84,7 +89,9 @@ def test_keys_of_mixing_stand_with_it_only(stream: str) -> None:
         read_wanted(tomllib.loads(f"[stream]\n{stream}\n{CHANNELS}"), "x.toml")
 
 
-def test_the_example_is_a_whole_spec() -> None:
-    made = spec.load(Path(__file__).parents[2] / "examples" / "cycle.toml").schema
+def test_the_examples_are_whole() -> None:
+    made = spec.load(EXAMPLES / "cycle.toml").schema
     assert made.is_mixed
     assert made.channel_names == ("force", "stroke", "oil_pressure", "current")
+    live = load(EXAMPLES / "press.toml", {}, {}).wanted().schema()
+    assert live.signature() == msgspec.structs.replace(presses.schema(), ranks=live.ranks).signature()

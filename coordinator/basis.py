@@ -33,6 +33,8 @@ PLACE_GAP = 0.25
 # or of inducing inputs that gradients have moved away from the centres already
 TUNED_GAP = 1.0
 INDUCING = BLOCKS.index("inducing")
+# of the weight of a term whose features were projected, where nothing is lost by it
+MOST_KEPT = 1.0 - 1e-9
 
 
 def pooled_moments(state: State) -> Moments:
@@ -55,7 +57,7 @@ def renew(state: State) -> tuple[State, str]:
     unit = moved_scaling(state, state.feature_map, pooled)
     if unit is not None:
         new, note = _rescaled(state, state.feature_map, unit, pooled), "new basis: the fleet's scale has moved"
-    placed, kept = _placed(state, new, pooled)
+    placed, left = _placed(state, new, pooled)
     if placed is not new:
         is_first = state.feature_map.shared is None
         what = "inducing inputs are placed" if is_first else "inducing inputs are placed anew"
@@ -63,18 +65,26 @@ def renew(state: State) -> tuple[State, str]:
     if new is state:
         return state, ""
     assert new.feature_map is not None
-    answers = _rebased(state, state.feature_map, new.feature_map, kept)
+    answers = _rebased(state, state.feature_map, new.feature_map, left)
     return msgspec.structs.replace(new, basis=state.basis + 1, answers=answers), note
 
 
-def tuned(state: State, new: Basis, kept: float) -> State:
-    """The state on a basis that was learnt by gradients; kept: what is left of the weight of a term that is taken there."""
+def tuned(state: State, new: Basis, loss: float) -> State:
+    """The state on a basis that was learnt by gradients; loss: of the way there, in shares of the noise."""
     assert state.feature_map is not None
-    answers = _rebased(state, state.feature_map, new, kept)
+    answers = _rebased(state, state.feature_map, new, kept(loss))
     readings = float(np.max(pooled_moments(state).n))
     return msgspec.structs.replace(
         state, basis=state.basis + 1, feature_map=new, answers=answers, placed_on=readings, is_tuned=True
     )
+
+
+def kept(loss: float) -> float:
+    """What is left of the weight of a term that is projected, by what is lost in shares of the noise.
+
+    Below 1 always, by which a term that was projected once is known.
+    """
+    return min(1.0 / (1.0 + loss), MOST_KEPT)
 
 
 def _first(state: State, pooled: Moments) -> tuple[State, str]:
@@ -124,15 +134,15 @@ def _placed(state: State, new: State, pooled: Moments) -> tuple[State, float]:
     shared = placement.place(state.schema.kernel, basis.shape, basis.scaling, new.centres.place)
     if basis.shared is not None and state.is_tuned:  # what was learnt of lengthscales holds elsewhere too
         shared = inducing.make(shared.kernel, shared.columns, shared.Z, basis.shared.lengthscale)
-    kept = 1.0
+    left = 1.0
     if basis.shared is not None:
         loss = estimated_loss(state, basis.shared, shared, new)
         if not loss <= moves.MOST_LOSS:  # nor where no number comes of it
             return new, 1.0
-        kept = 1.0 / (1.0 + loss)
+        left = kept(loss)
     return msgspec.structs.replace(
         new, feature_map=basis._replace(shared=shared), placed_on=readings, tuned_on=0.0
-    ), kept
+    ), left
 
 
 def _is_settled(state: State) -> bool:
@@ -174,7 +184,7 @@ def _raw(basis: Basis, centres: Centres) -> Array:
     return np.asarray(unit.centre + unit.scale * centres.place)
 
 
-def _rebased(state: State, old: Basis, new: Basis, kept: float) -> dict[str, Answer]:
+def _rebased(state: State, old: Basis, new: Basis, left: float) -> dict[str, Answer]:
     """The answers on another basis. One that is not usable there is let go: its agent answers anew on the next round.
 
     Of features that are new nobody knows anything: their terms are 0, and their deviation is what is expected of it.
@@ -186,7 +196,7 @@ def _rebased(state: State, old: Basis, new: Basis, kept: float) -> dict[str, Ans
     is_first = old.shared is None and new.shared is not None
     answers = {}
     for name, answer in state.answers.items():
-        if kept < 1.0 and answer.kept < 1.0:
+        if left < 1.0 and answer.kept < 1.0:
             continue
         with np.errstate(over="ignore", invalid="ignore"):  # is_usable looks at what came of it
             term, noise_var = message.rebase(answer.term, T, ratio), ratio**2 * answer.noise_var
@@ -196,7 +206,7 @@ def _rebased(state: State, old: Basis, new: Basis, kept: float) -> dict[str, Ans
         if square is not None and is_first:
             square = np.where(np.arange(len(BLOCKS)) == INDUCING, state.scales.deviation, square)
         answers[name] = msgspec.structs.replace(
-            answer, term=term, noise_var=noise_var, deviation_square=square, kept=answer.kept * kept
+            answer, term=term, noise_var=noise_var, deviation_square=square, kept=answer.kept * left
         )
     return answers
 

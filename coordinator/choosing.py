@@ -28,6 +28,8 @@ from fleetgp.wire.messages import Tuning
 # frames of an agent, on average, from which the first sweep begins; the others as often as agents keep other frames
 LEAST_FRAMES = 0.5 * RING_FRAMES
 LEAST_SWEEPS, MOST_SWEEPS = 2, 6
+# where they fade as fast as they come, so that their number grows no more, as often as so many times as many intervals pass
+PATIENCE = 2
 # nats per reading: half of what a climb needs, for the candidates were not fitted to these frames, so that little comes of chance
 LEAST_GAIN = 0.0025
 # prior variances of the inducing block that a candidate is judged by, the best of each channel: those of the rule are learnt on
@@ -58,13 +60,17 @@ def is_asking(state: State) -> bool:
 def turn(state: State, at_ms: int) -> Turn:
     """After a round: begin a sweep, ask for the next candidate, or end one."""
     if not state.config.tuning:
-        return Turn(state)
+        if state.choice is None or not state.choice.asked:
+            return Turn(state)
+        return _paused(
+            state, state.choice, at_ms, "a sweep through the candidates is left out: tuning was switched off"
+        )
     state = _with_candidates(state)
     choice = state.choice
     if choice is None:
         return tuning.turn(state, at_ms) if state.is_chosen else Turn(state)
     if not choice.asked:
-        return _begun(state, choice, at_ms) if _frames(state) >= choice.due else Turn(state)
+        return _begun(state, choice, at_ms) if _is_due(state, choice, at_ms) else Turn(state)
     if state.basis != choice.basis:
         return _paused(
             state, choice, at_ms, "a sweep through the candidates is left out: the basis has changed meanwhile"
@@ -117,7 +123,15 @@ def _frames(state: State) -> float:
     return float(np.mean([np.mean(answer.count) for answer in state.answers.values()])) if state.answers else 0.0
 
 
+def _is_due(state: State, choice: Choice, at_ms: int) -> bool:
+    """Whether agents keep other frames than at the last sweep."""
+    frames = _frames(state)
+    is_reading = frames + RING_FRAMES != choice.due
+    return frames >= choice.due or (is_reading and at_ms >= choice.due_ms)
+
+
 def _begun(state: State, choice: Choice, at_ms: int) -> Turn:
+    assert state.schema is not None
     choice = msgspec.structs.replace(
         choice,
         basis=state.basis,
@@ -126,6 +140,7 @@ def _begun(state: State, choice: Choice, at_ms: int) -> Turn:
         began=state.steps + 1,
         heard=(),
         due=_frames(state) + RING_FRAMES,
+        due_ms=at_ms + round(PATIENCE * RING_FRAMES * state.schema.interval_ms),
     )
     turned = _proposed(state, choice, at_ms)
     note = f"{len(choice.candidates)} candidates for what the basis looks at are put to {len(choice.asked)} agents"
@@ -229,7 +244,7 @@ def _taken(state: State, best: Candidate, judged: Judgement, loss: float, gain: 
     state = msgspec.structs.replace(
         state, scales=state.scales._replace(shared=shared), choice=None, is_chosen=True, tuned_on=0.0
     )
-    moved = basis.tuned(state, feature_map._replace(shared=best.shared), 1.0 / (1.0 + loss))
+    moved = basis.tuned(state, feature_map._replace(shared=best.shared), loss)
     return tuning.ended(moved, at_ms, f"new basis: it looks at {best.name}, {gain:.4f} nats per reading better", gain)
 
 

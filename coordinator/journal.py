@@ -21,7 +21,9 @@ from fleetgp.runtime.snapshot import set_aside
 from fleetgp.wire.freeze import freeze, thaw
 
 APPLICATION_ID = 0x464C5443  # "FLTC"
-VERSION = 3
+VERSION = 4
+# of journals that are taken up as they are: made before bases were learnt by gradients, and by a coordinator that did not
+UNTUNED_VERSION = 3
 # A snapshot is due after so many events, once they are as large as the last snapshot (a large state is not written again
 # and again); at the latest after so many bytes more than that; and after so many rounds, which are slow to take up again.
 SNAPSHOT_EVERY = 500
@@ -70,6 +72,7 @@ class Journal:
         self._snapshot_bytes = 0
         self._snapshot_round = 0
         self.aside: Path | None = None
+        self._is_untuned = False
         self._open()
         try:
             with self._plain_words("opened"):
@@ -97,7 +100,7 @@ class Journal:
             state, last = fresh, 0
             if snapshot is not None:
                 last, crc, payload = snapshot
-                state = thaw(_sound(crc, payload), State)
+                state = self._as_it_was(thaw(_sound(crc, payload), State))
                 self._snapshot_bytes, self._snapshot_round = len(payload), state.round
             for crc, payload in self._db.execute("SELECT crc, event FROM events ORDER BY id"):
                 last += 1
@@ -106,11 +109,18 @@ class Journal:
                 self._bytes += len(payload)
             if last != self._last():
                 raise PeerError("gap", f"{self._last() - last} events are missing")
-        if snapshot is None or state.config != fresh.config:
+        if snapshot is None or state.config != fresh.config or self._is_untuned:
             state = msgspec.structs.replace(state, config=fresh.config)
             with self._plain_words("written"):
                 self._snapshot(state)
         return state
+
+    def _as_it_was(self, state: State) -> State:
+        """The state with what its journal says nothing of as it was then: events must come out the same, and the same numbers
+        of bases with them."""
+        if not self._is_untuned:
+            return state
+        return msgspec.structs.replace(state, config=msgspec.structs.replace(state.config, tuning=False))
 
     def append(self, events: list[Event], before: State) -> None:
         """Journal events, all or none. before: the state they are applied to, snapshotted now and then."""
@@ -138,9 +148,10 @@ class Journal:
         is_new = not application and not self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if not is_new and application != APPLICATION_ID:
             raise StorageError(f"{self._path} is not a coordinator's journal: move it away, and a new one is begun")
-        if not is_new and 0 < version < VERSION:
+        self._is_untuned = not is_new and version == UNTUNED_VERSION
+        if not is_new and 0 < version < UNTUNED_VERSION:
             return int(version)
-        if not is_new and version != VERSION:
+        if not is_new and version not in (UNTUNED_VERSION, VERSION):
             raise StorageError(
                 f"the coordinator's journal {self._path} is of version {version}, this program reads version {VERSION}: "
                 "move it away, and a new one is begun"
@@ -166,7 +177,8 @@ class Journal:
             row = (self._last(), zlib.crc32(payload), payload)
             self._db.execute("INSERT OR REPLACE INTO snapshot VALUES (1, ?, ?, ?)", row)
             self._db.execute("DELETE FROM events")
-        self._events, self._bytes = 0, 0
+            self._db.execute(f"PRAGMA user_version = {VERSION}")
+        self._events, self._bytes, self._is_untuned = 0, 0, False
         self._snapshot_bytes, self._snapshot_round = len(payload), state.round
 
     def _last(self) -> int:

@@ -20,6 +20,7 @@ from fleetgp.gp import aggregate, message, position
 from fleetgp.gp.aggregate import Belief
 from fleetgp.gp.hierarchy import Shared
 from fleetgp.gp.message import Term
+from fleetgp.scaling import Moments
 from fleetgp.schema import Schema
 from fleetgp.wire import mixture
 from fleetgp.wire.convert import from_triangles, to_array
@@ -27,6 +28,9 @@ from fleetgp.wire.knowledge import Stamp
 from fleetgp.wire.messages import FleetModel, Included, Summary
 from fleetgp.wire.mixture import Mixture
 
+# standard deviations of the fleet's positions beyond which an agent means something else by its own: another unit, another
+# beginning. Its readings would stretch the range until all others stand at one place of it.
+FAR = 10.0
 # frames of one agent beyond which a cycle need not be whole before there is a basis
 MOST_AWAITED = 5_000.0
 # a feature of a frame less the one before it is at most twice as long as either; and innovations have at the least this
@@ -37,19 +41,22 @@ MOST_GAIN = 4.0 / (1.0 - 0.98**2)
 def renew(state: State) -> tuple[State, str]:
     """The state on the basis that it should be on, and a word on why it is a new one."""
     assert state.schema is not None
-    pooled = basis.pooled_moments(state)
+    far = elsewhere(state)
+    pooled = basis.pooled_moments(_without_position(state, far))
+    said = _said(state, far)
     if state.feature_map is None or state.mixture is None:
-        return _first(state, state.schema)
+        begun, note = _first(state, state.schema, pooled)
+        return begun, "; ".join(filter(None, (note, said)))
     unit = basis.moved_scaling(state, state.feature_map, pooled)
     if unit is None:
-        return state, ""
+        return state, said
     Q = len(state.schema.channels)
     ratio = (state.feature_map.scaling.scale / unit.scale)[:Q]
-    plan = position.plan(state.schema, 0)
-    start = position.start(plan, unit)
-    shared = state.mixture._replace(
-        Bg=ratio[:, None] * state.mixture.Bg, Zg=start.Zg, log_lengthscale=np.log(start.lengthscale_g)
-    )
+    plan, old = position.plan(state.schema, 0), state.mixture
+    start, before = position.start(plan, unit), position.start(plan, state.feature_map.scaling)
+    # what was learnt of a lengthscale holds in the other unit too
+    log_lengthscale = old.log_lengthscale + np.log(start.lengthscale_g / before.lengthscale_g)
+    shared = old._replace(Bg=ratio[:, None] * old.Bg, Zg=start.Zg, log_lengthscale=log_lengthscale)
     state = msgspec.structs.replace(
         state,
         basis=state.basis + 1,
@@ -58,11 +65,57 @@ def renew(state: State) -> tuple[State, str]:
         based_on=basis.counts(pooled),
         answers={},
     )
-    return state, "new basis: the fleet's scale has moved"
+    return state, "; ".join(filter(None, ("new basis: the fleet's scale has moved", said)))
 
 
-def _first(state: State, schema: Schema) -> tuple[State, str]:
-    pooled = basis.pooled_moments(state)
+def elsewhere(state: State) -> tuple[str, ...]:
+    """Agents whose position lies far from the fleet's, by name: from where the basis is, unless that holds for most of them, or
+    from where the agent in the middle is. None where positions are of a circle, which has no range."""
+    assert state.schema is not None
+    if not state.schema.position or state.schema.position_period:
+        return ()
+    at = len(state.schema.channels)
+    told = {name: one.moments for name, one in sorted(state.told.items()) if one.moments.n[at] > 1}
+    spots = {name: (float(m.mean[at]), float(np.sqrt(m.centred_square_sum[at] / m.n[at]))) for name, m in told.items()}
+    if state.feature_map is not None:
+        unit = state.feature_map.scaling
+        far = _far(spots, float(unit.centre[at]), float(unit.scale[at]))
+        if 2 * len(far) <= len(spots):
+            return far
+    moving = sorted((sd, centre) for centre, sd in spots.values() if sd > 0)
+    if not moving:
+        return ()
+    sd, centre = moving[(len(moving) - 1) // 2]
+    return _far(spots, centre, sd)
+
+
+def _far(spots: dict[str, tuple[float, float]], centre: float, sd: float) -> tuple[str, ...]:
+    return tuple(name for name, (mean, own) in spots.items() if max(abs(mean - centre), own) > FAR * sd)
+
+
+def _without_position(state: State, names: tuple[str, ...]) -> State:
+    """The state as if these agents had told nothing of their position."""
+    if not names:
+        return state
+    assert state.schema is not None
+    kept = np.arange(len(state.schema.inputs)) < len(state.schema.channels)
+    told = dict(state.told)
+    for name in names:
+        moments = Moments(*(np.where(kept, part, 0.0) for part in told[name].moments))
+        told[name] = msgspec.structs.replace(told[name], moments=moments)
+    return msgspec.structs.replace(state, told=told)
+
+
+def _said(state: State, far: tuple[str, ...]) -> str:
+    """Said whenever such an agent has told anew where it stands."""
+    names = [name for name in far if state.told[name].round == state.round]
+    if not names:
+        return ""
+    assert state.schema is not None
+    return f"{state.schema.position} of {', '.join(names)} lies far from the fleet's and does not count: another unit?"
+
+
+def _first(state: State, schema: Schema, pooled: Moments) -> tuple[State, str]:
     if np.min(pooled.n) < basis.ENOUGH_READINGS and np.max(pooled.n) < basis.ENOUGH_OF_ONE:
         return state, f"waiting for {basis.ENOUGH_READINGS} readings of every input"
     # the mean of less than a cycle is no mean

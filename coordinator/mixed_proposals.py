@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from coordinator import intake
+from coordinator import basis, intake
 from coordinator.state import Answer, State
 from fleetgp.arrays import Array
 from fleetgp.errors import PeerError
@@ -17,8 +17,9 @@ from fleetgp.wire.mixed_proposal import LOADINGS, LOG_LENGTHSCALE, LOG_PHI
 # of an agent, in its ring: of those that are far enough apart enough remain
 LEAST_FRAMES = 240
 LENGTHSCALE_SD, PHI_SD = 0.5, 1.0
-# of a loading and of a logarithm's way from where it began
-MOST_LOADING, MOST_LOG = 20.0, 4.0
+MOST_LOADING = 20.0
+# no deviation, and one far larger than what is shared
+LEAST_LOG_PHI, MOST_LOG_PHI = -12.0, 4.0
 
 
 def is_of(values: dict[str, Array]) -> bool:
@@ -50,22 +51,27 @@ def bounded(values: dict[str, Array]) -> dict[str, Array]:
     return {
         LOADINGS: np.clip(values[LOADINGS], -MOST_LOADING, MOST_LOADING),
         LOG_LENGTHSCALE: values[LOG_LENGTHSCALE],
-        LOG_PHI: np.asarray(np.clip(values[LOG_PHI], -3 * MOST_LOG, MOST_LOG)),
+        LOG_PHI: np.asarray(np.clip(values[LOG_PHI], LEAST_LOG_PHI, MOST_LOG_PHI)),
     }
 
 
-def tuned(state: State, values: dict[str, Array], kept: float) -> State:
-    """The state on values that were learnt; kept: what is left of the weight of a term that is taken there."""
+def tuned(state: State, values: dict[str, Array], loss: float) -> State:
+    """The state on values that were learnt; loss: of the way there, in shares of the noise.
+
+    No term is projected twice, as in ``basis``: what an agent that missed the basis between takes out would not be inside.
+    """
     assert state.schema is not None
     old = live(state)
     new = mixed_proposal.shared(values, old)
     T = mixed_solve.change(old, new, state.schema.kernel)
     answers: dict[str, Answer] = {}
     for name, answer in state.answers.items():
+        if answer.kept < 1.0:
+            continue
         with np.errstate(over="ignore", invalid="ignore"):  # is_usable looks at what came of it
             term = message.rebase(answer.term, T, np.ones(1))
         if intake.is_usable(term, answer.noise_var):
-            answers[name] = msgspec.structs.replace(answer, term=term, kept=answer.kept * kept)
+            answers[name] = msgspec.structs.replace(answer, term=term, kept=basis.kept(loss))
     return msgspec.structs.replace(state, basis=state.basis + 1, mixture=new, answers=answers)
 
 

@@ -130,11 +130,11 @@ def improved(values: dict[str, Array], prior_var: Array, belief: Belief) -> Arra
     return np.concatenate((prior_var[:, :-size], np.tile(scale[:, None], (1, size))), axis=1)
 
 
-def tuned(state: State, place: Chosen, kept: float) -> State:
-    """The state on the basis of a step; kept: what is left of the weight of a term that is taken there."""
+def tuned(state: State, place: Chosen) -> State:
+    """The state on the basis of a step."""
     if state.mixture is not None:
-        return mixed_proposals.tuned(state, place.values, kept)
-    return moving.tuned(with_scales(state, place.prior_var), basis(state, place.values), kept)
+        return mixed_proposals.tuned(state, place.values, place.loss)
+    return moving.tuned(with_scales(state, place.prior_var), basis(state, place.values), place.loss)
 
 
 def check_precision(state: State, message: Gradient, precision: Array, deviation_var: Array) -> None:

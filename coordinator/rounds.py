@@ -131,7 +131,7 @@ def _take_answer(state: State, agent_id: str, payload: bytes) -> State:
 
 
 def _begun_anew(state: State, channels: int) -> State:
-    """Nothing known of anybody, on no basis; numbers of rounds and bases go on."""
+    """Nothing known of anybody, on no basis; numbers of rounds, bases and proposals go on."""
     return State(
         config=state.config,
         origin=state.origin,
@@ -140,6 +140,7 @@ def _begun_anew(state: State, channels: int) -> State:
         open_round=state.open_round,
         next_ms=state.next_ms,
         scales=hyper.start(channels),
+        steps=state.steps,
     )
 
 

@@ -171,7 +171,7 @@ class Choice(msgspec.Struct, frozen=True):
 
     candidates: between which, inducing inputs of some time first; sums: log p(y | v) of all that was answered to each so far,
     on the linear part of today; first, first_readings: the same of the first sweep alone; readings behind it, sweeps made, loss: what the past would lose at each, as last told; due:
-    frames of an agent from which the next sweep begins. Of a sweep under way: asked, empty while there is none; began, step,
+    frames of an agent from which the next sweep begins, due_ms: when it does where they grow no more. Of a sweep under way: asked, empty while there is none; began, step,
     since_round, answers, deviation_var as of an Ascent; heard: what was answered to the first candidates.
     """
 
@@ -184,6 +184,7 @@ class Choice(msgspec.Struct, frozen=True):
     sweeps: int = 0
     loss: tuple[float, ...] = ()
     due: float = 0.0
+    due_ms: int = 0
     basis: int = 0
     deviation_var: Array = msgspec.field(default_factory=lambda: np.zeros((0, 0)))
     asked: tuple[str, ...] = ()
@@ -224,7 +225,8 @@ class State(msgspec.Struct, frozen=True):
     what agents told of their frames near them since the last close; moves, told_frames: rounds in which the centres moved
     and frames behind that. next_ms: when the next round opens. tuning: of the basis, choice: of what it looks at, None while none is under way; is_chosen:
     whether it is over; steps: of
-    all tunings so far; tuned_on: frames of the fleet when the last one began; is_tuned: whether the inducing inputs came of one.
+    all tunings so far; tuned_on: frames of the fleet when the last one began; is_tuned: whether the inducing inputs came of one;
+    rests_until: round before which no other begins, for the last one was given up for want of answers.
     averaging: of private layers, whatever else there is.
     """
 
@@ -252,6 +254,7 @@ class State(msgspec.Struct, frozen=True):
     steps: int = 0
     tuned_on: float = 0.0
     is_tuned: bool = False
+    rests_until: int = 0
     averaging: Averaging = Averaging()
 
 

@@ -35,6 +35,8 @@ DECAY = 0.95
 BACK = 0.5
 LEAST_RATE = 0.01
 MOST_STEPS = 24
+# rounds after one that was given up for want of answers: agents that were restarted are back by then, or updated
+REST_ROUNDS = 50
 # steps in a row that foresee frames held out better than an earlier one by less than this, and end a tuning
 STILL_STEPS, STILL = 5, 5e-4
 # An agent's slope counts up to so many times the fleet's median, per reading: no single one draws the basis alone.
@@ -43,6 +45,9 @@ MOST_PULL = 5.0
 # nats worse at first; and on a few hundred frames of agents that one weather moves, the gain of the best of some steps errs by
 # half a hundredth.
 LEAST_GAIN = 0.01
+# of evidence: a nat for each of some ten values on a few thousand readings comes of chance (Akaike 1974); and other loadings lose
+# nothing of a past
+LEAST_JOINERS_GAIN = 0.005
 # nats per reading that one agent's gain counts for at most
 MOST_GAIN = 1.0
 
@@ -70,17 +75,25 @@ def turn(state: State, at_ms: int) -> Turn:
     if state.round < tune.since_round + state.config.tuning_rounds:
         return Turn(state)
     if len(tune.answers) < max(1.0, LEAST_SHARE * len(tune.asked)):
-        return ended(state, at_ms, f"tuning given up: {len(tune.answers)} of {len(tune.asked)} agents answered")
+        return _unanswered(state, at_ms, f"{len(tune.answers)} of {len(tune.asked)} agents answered")
     try:
         tune = _stepped(tune)
         return _concluded(state, tune, at_ms) if _is_over(tune) else _proposed(state, tune, at_ms)
     except NumericalError as err:
-        return ended(state, at_ms, f"tuning given up: {err}")
+        return _unanswered(state, at_ms, str(err))
+
+
+def _unanswered(state: State, at_ms: int, why: str) -> Turn:
+    """No tuning any more that says nothing of the basis: another one needs no more frames than this, but some patience."""
+    rested = msgspec.structs.replace(state, tuned_on=0.0, rests_until=state.round + REST_ROUNDS)
+    return ended(rested, at_ms, f"tuning given up: {why}")
 
 
 def _is_due(state: State) -> bool:
     """Whether the fleet has read enough for a first tuning, or so much more than at the last one; or has another basis."""
     if not state.config.tuning or not state.answers or not proposals.can_begin(state):
+        return False
+    if state.round < state.rests_until:
         return False
     values = sum(value.size for value in proposals.start(state).values())
     frames = [float(np.mean(answer.count)) for answer in state.answers.values()]
@@ -288,7 +301,8 @@ def _concluded(state: State, tune: Ascent, at_ms: int) -> Turn:
     if chosen is None:
         return ended(state, at_ms, f"tuning over ({word}): no better basis was found")
     gain = f"{chosen.gain:.4f} nats per reading"
-    if not chosen.loss <= moves.MOST_LOSS or not chosen.gain >= LEAST_GAIN + chosen.loss / 2:
+    least = LEAST_JOINERS_GAIN if proposals.is_for_joiners(tune.values) else LEAST_GAIN
+    if not chosen.loss <= moves.MOST_LOSS or not chosen.gain >= least + chosen.loss / 2:
         return ended(state, at_ms, f"tuning over ({word}): {gain} are not worth what a new basis loses")
-    moved = proposals.tuned(state, chosen, 1.0 / (1.0 + chosen.loss))
+    moved = proposals.tuned(state, chosen)
     return ended(moved, at_ms, f"new basis: learnt by gradients ({word}), {gain} better", chosen.gain)

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from edge_agent import frames as framing
-from edge_agent import mixed, tuning, usual
+from edge_agent import mixed, sents, tuning, usual
 from edge_agent.many import watch_many
 from edge_agent.state import (
     AgentConfig,
@@ -27,7 +27,7 @@ from fleetgp import alarm, calibrate, placement, scaling
 from fleetgp.arrays import Array
 from fleetgp.errors import BasisRefused, ConfigError, NumericalError, PeerError
 from fleetgp.features import Basis
-from fleetgp.gp import aggregate, engine, message, moves, parts
+from fleetgp.gp import engine, message, moves, parts
 from fleetgp.gp import learner as learning
 from fleetgp.gp.engine import Engine
 from fleetgp.gp.learner import Learner
@@ -130,7 +130,7 @@ def _adopt(state: State, event: ModelArrived) -> tuple[State, list[Effect]]:
         if (model.origin, model.basis, model.round) == (state.origin, state.basis, state.round):
             return state, []  # a broker gives its retained message again after every reconnection
         if schema.is_mixed:
-            return _taken(state, model, mixed.adopted(state, model, _named(state, model))), []
+            return _taken(state, model, mixed.adopted(state, model, sents.named(state, model.included))), []
         published = knowledge.read(model, schema)
         is_moved = (model.origin, model.basis) != (state.origin, state.basis)
         sent = _moved_terms(state, published.basis) if is_moved else state.sent
@@ -149,7 +149,7 @@ def _adopt(state: State, event: ModelArrived) -> tuple[State, list[Effect]]:
         basis=model.basis,
         round=model.round,
         sent=sent,
-        named=_named(state, model),
+        named=sents.named(state, model.included),
         centres=np.zeros((0, 0)) if published.centres is None else published.centres,
     )
     return state, effects
@@ -171,7 +171,7 @@ def _taken(state: State, model: FleetModel, known: mixed.Adopted) -> State:
         basis=model.basis,
         round=model.round,
         sent=known.sent,
-        named=_named(state, model),
+        named=sents.named(state, model.included),
     )
 
 
@@ -185,12 +185,6 @@ def _stood_in(state: State, centre: Array) -> State:
         covariates=np.where(np.isfinite(state.covariates), state.covariates, centre[Q:]),
         covariate_age=np.where(np.isfinite(state.covariates), state.covariate_age, learning.MAX_AGE),
     )
-
-
-def _named(state: State, model: FleetModel) -> int:
-    """Which of this agent's summaries a model holds; 0 = none that it knows of."""
-    included = model.included.get(state.config.agent_id)
-    return included.sequence if included is not None and included.incarnation == state.incarnation else 0
 
 
 def _informed(learner: Learner | None, basis: Basis, known: learning.Knowledge) -> tuple[Learner, list[Effect]]:
@@ -217,16 +211,9 @@ def _moved_terms(state: State, basis: Basis) -> tuple[Sent, ...]:
 
 def _without_own(state: State, model: FleetModel, published: Published, sent: tuple[Sent, ...]) -> learning.Knowledge:
     """What the fleet knows without this agent. Raises PeerError ``range`` where its part is held at no possible weight."""
-    belief, own_weight = published.belief, 1.0
+    own = sents.term(sent, sents.named(state, model.included))
     included = model.included.get(state.config.agent_id)
-    if included is not None:
-        if not 0 < included.factor <= 1:
-            raise PeerError("range", f"a term is held at {included.factor:g} of its weight, not between 0 and 1")
-        own = next((one.term for one in sent if one.sequence == _named(state, model)), None)
-        if own is not None:
-            belief = aggregate.cavity(belief, message.scaled(own, included.factor))
-        else:
-            belief, own_weight = aggregate.halved(belief, published.prior_var), 0.5
+    belief, own_weight = sents.without_own(published.belief, published.prior_var, included, own)
     noise_var, noise_frames = published.noise_var, min(published.noise_frames, learning.FLEET_NOISE_FRAMES)
     if noise_frames < learning.OWN_NOISE_FRAMES:  # nobody knows yet: what this agent thinks itself, at little weight
         noise_frames = learning.OWN_NOISE_FRAMES
@@ -261,16 +248,10 @@ def _answer(state: State, event: RoundOpened) -> tuple[State, list[Effect]]:
         sequence += 1
         folded = engine.folded(state.learner)  # once, for all that is told of it
         term, square = engine.summary(folded)
-        sent = _remembered(sent, state.named, Sent(sequence, term))
+        sent = sents.remembered(sent, state.named, Sent(sequence, term), REMEMBERED_SUMMARIES)
         # not by way of the disk: should it be lost, the next round asks again
         effects.append(Publish("summary", _summary(state, event, folded, sent[-1], square), key="summary"))
     return msgspec.structs.replace(state, sequence=sequence, bootstrapped=bootstrapped, sent=sent), effects
-
-
-def _remembered(sent: tuple[Sent, ...], named: int, new: Sent) -> tuple[Sent, ...]:
-    """What may be named by a later model."""
-    older, newest = sent[: 1 - REMEMBERED_SUMMARIES], sent[1 - REMEMBERED_SUMMARIES :]
-    return (*(one for one in older if one.sequence == named), *newest, new)
 
 
 def _leave(state: State, event: RoundOpened) -> tuple[State, list[Effect]]:

@@ -22,7 +22,9 @@ from fleetgp.runtime.journal import Journal
 from fleetgp.runtime.logs import Log
 from fleetgp.wire.freeze import freeze, frozen, thaw
 
-SNAPSHOT_VERSION = 2
+SNAPSHOT_VERSION = 3
+# what these do not say is as it was then: the full model, channels that are not mixed, no tuning
+READ_VERSIONS = (2,)
 SNAPSHOT, JOURNAL = "snapshot.bin", "journal.bin"
 # A snapshot is due before a replay would take the brain longer than this. Work is timed as it is done the first time, so that
 # the bound is the same on a small and on a large computer, for slow and for fast streams.
@@ -162,7 +164,7 @@ class Memory:
 
     def _load(self, fresh: State) -> None:
         try:
-            payload = snapshot.load(self._snapshot, version=SNAPSHOT_VERSION)
+            payload = snapshot.load(self._snapshot, version=SNAPSHOT_VERSION, older=READ_VERSIONS)
             saved = None if payload is None else thaw(payload, Saved)
         except (StorageError, PeerError) as err:
             self._give_up("damaged", "what was learnt cannot be read; starting afresh", why=str(err))

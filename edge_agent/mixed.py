@@ -7,10 +7,10 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from edge_agent import sents
 from edge_agent.state import Sent, Shadow, State
 from fleetgp.arrays import Array
-from fleetgp.errors import PeerError
-from fleetgp.gp import aggregate, message, mixed, mixed_solve, position
+from fleetgp.gp import message, mixed, mixed_solve, position
 from fleetgp.gp.engine import Engine
 from fleetgp.gp.learner import FLEET_NOISE_FRAMES, OWN_NOISE_FRAMES
 from fleetgp.gp.mixed_state import Known, Mixed
@@ -51,7 +51,8 @@ def _of(engine: Engine | None) -> Mixed | None:
 
 def _informed(state: State, learner: Mixed | None, scaling: Scaling, known: Known) -> Mixed:
     if learner is None:
-        return mixed.knowing(position.plan(state.config.schema, state.config.local_inducing), scaling, known)
+        config = state.config
+        return mixed.knowing(position.plan(config.schema, config.local_inducing, config.parts), scaling, known)
     return mixed.inform(learner, scaling, known)
 
 
@@ -65,16 +66,8 @@ def _moved_terms(sent: tuple[Sent, ...], learner: Mixed | None, published: Mixtu
 
 def _without_own(model: FleetModel, published: Mixture, sent: tuple[Sent, ...], agent_id: str, named: int) -> Known:
     """What the fleet knows without this agent. Raises PeerError ``range`` where its part is held at no possible weight."""
-    belief, own_weight = published.belief, 1.0
-    included = model.included.get(agent_id)
-    if included is not None:
-        if not 0 < included.factor <= 1:
-            raise PeerError("range", f"a term is held at {included.factor:g} of its weight, not between 0 and 1")
-        own = next((one.term for one in sent if one.sequence == named), None)
-        if own is not None:
-            belief = aggregate.cavity(belief, message.scaled(own, included.factor))
-        else:
-            belief, own_weight = aggregate.halved(belief, np.ones_like(belief.shift)), 0.5
+    own, included = sents.term(sent, named), model.included.get(agent_id)
+    belief, own_weight = sents.without_own(published.belief, np.ones_like(published.belief.shift), included, own)
     noise_var, frames = published.noise_var, min(published.noise_frames, FLEET_NOISE_FRAMES)
     if frames < OWN_NOISE_FRAMES:  # nobody knows yet
         noise_var, frames = np.full_like(noise_var, position.NOISE), mixed.NOISE_FRAMES

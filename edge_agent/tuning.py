@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from edge_agent import averaging, judging
+from edge_agent import averaging, judging, sents
 from edge_agent.judging import Proposed
 from edge_agent.state import Count, Effect, Judged, Publish, Sent, State, TuningArrived
 from fleetgp.errors import PeerError
@@ -21,7 +21,7 @@ from fleetgp.wire.convert import to_tensor
 from fleetgp.wire.messages import Gradient, Tuning
 
 # beside the one that the proposal names: a step may be taken back, and its answer then is named again
-REMEMBERED_ANSWERS = 3
+REMEMBERED_ANSWERS = 4
 # for a loss that is no number
 MOST_TOLD_LOSS = 1e6
 
@@ -46,7 +46,8 @@ def answer(state: State, event: TuningArrived) -> tuple[State, list[Effect]]:
             or not judging.can_be_tuned(learner)
             or (tuning.origin, tuning.basis) != (state.origin, state.basis)
         ):
-            return state, [Count("tuning_other_basis")]
+            told = f"the fleet's is {tuning.origin}/{tuning.basis}, this agent is on {state.origin}/{state.basis}"
+            return state, [Count("tuning_other_basis", 1, told)]
         judged = _judged(state, tuning, learner)
         if judged is None:
             return state, []
@@ -97,7 +98,9 @@ def _answered(
         loss=_loss(state, proposed),
         has_deviation=state.config.parts.deviation,
     )
-    sent = _remembered(judged.sent, _named(state, tuning), Sent(tuning.step, term))
+    sent = sents.remembered(
+        judged.sent, sents.named(state, tuning.included), Sent(tuning.step, term), REMEMBERED_ANSWERS
+    )
     judged = msgspec.structs.replace(judged, step=tuning.step, sent=sent)
     # not by way of the disk: should it be lost, the next proposal asks again
     return msgspec.structs.replace(state, tuning=judged), [Publish("gradient", gradient, key="gradient")]
@@ -107,21 +110,8 @@ def _cavity(state: State, tuning: Tuning, judged: Judged, proposed: Proposed) ->
     """The fleet's belief without this agent; None where it is not known."""
     if proposed.belief is None or state.config.agent_id not in tuning.included:
         return proposed.belief
-    named = _named(state, tuning)
-    own = next((one.term for one in judged.sent if one.sequence == named), None)
+    own = sents.term(judged.sent, sents.named(state, tuning.included))
     return aggregate.cavity(proposed.belief, own) if own is not None else None
-
-
-def _named(state: State, tuning: Tuning) -> int:
-    """Which of this agent's answers a proposal's belief holds; 0 = none that it knows of."""
-    included = tuning.included.get(state.config.agent_id)
-    return included.sequence if included is not None and included.incarnation == state.incarnation else 0
-
-
-def _remembered(sent: tuple[Sent, ...], named: int, new: Sent) -> tuple[Sent, ...]:
-    """What may be named by a later proposal."""
-    older, newest = sent[:-REMEMBERED_ANSWERS], sent[-REMEMBERED_ANSWERS:]
-    return (*(one for one in older if one.sequence == named), *newest, new)
 
 
 def _loss(state: State, proposed: Proposed) -> float:

@@ -64,6 +64,9 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     def filled(self, rest: Schema) -> Schema:
         """What was said, and of another schema what was not. Raises ConfigError where the two make no schema."""
         channels = self.channels or rest.channels
+        mixing = rest.mixing if self.mixing is None else self.mixing
+        # of no meaning, and then the same for all, where channels are not mixed
+        ranks = _capped(rest.ranks, len(channels)) if mixing == "ilmm" else rest.ranks
         return check(
             Schema(
                 channels=channels,
@@ -74,10 +77,10 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
                 harmonics=rest.harmonics if self.harmonics is None else self.harmonics,
                 inducing=rest.inducing if self.inducing is None else self.inducing,
                 kernel=rest.kernel if self.kernel is None else self.kernel,
-                mixing=rest.mixing if self.mixing is None else self.mixing,
+                mixing=mixing,
                 position=rest.position if self.position is None else self.position,
                 position_period=rest.position_period if self.position_period is None else self.position_period,
-                ranks=self.ranks or _capped(rest.ranks, len(channels)),
+                ranks=self.ranks or ranks,
             )
         )
 

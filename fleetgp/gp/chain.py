@@ -1,7 +1,8 @@
 """Frames of mixed channels as sums, where what a channel errs by goes on from frame to frame.
 
 y_t = m(x_t) + e_t with e_t = rho e_{t-1} + innovation, each channel its own rho. Given rho that is regression again, of
-y_t - rho y_{t-1} on F(x_t) - rho F(x_{t-1}) (Cochrane and Orcutt 1949): the same sums, of features that differ by channel.
+y_t - rho y_{t-1} on F(x_t) - rho F(x_{t-1}) (Cochrane and Orcutt 1949): the same sums, of features that differ by channel. Where
+a channel was last read k ticks before, rho^k stands for rho, and the innovation is 1 - rho^2k of what the channel errs by.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from fleetgp.gp.statistics import Statistics
 from fleetgp.linalg import symmetric
 
 MOST_RHO = 0.98
+# ticks after which a reading is not linked to the one before: each number of them takes the features of as many places
+MOST_TICKS = 16
 # the guess before anything is learnt: what a channel is off by, it is off by still; and its worth in frames
 GUESS_RHO, GUESS_FRAMES = 0.9, 10.0
 
@@ -26,13 +29,15 @@ TINY = 1e-300
 
 class Chain(NamedTuple):
     """Frames, oldest first: positions x [n, D], those one tick earlier [n, D]; scaled readings y [n, Q] and the ones before
-    them [n, Q]; is_linked [n, Q]: 1 where that was one tick earlier; weights [n, Q], 0 = not learnt; kept [n]: not forgotten."""
+    them [n, Q]; ticks [n, Q]: since those, 0 where they tell nothing; weights [n, Q], 0 = not learnt; kept [n]: not forgotten.
+
+    More than one tick only on a circle, on which every tick is the same turn."""
 
     x: Array
     earlier: Array
     y: Array
     before: Array
-    is_linked: Array
+    ticks: Array
     weights: Array
     kept: Array
 
@@ -75,18 +80,43 @@ def empty(channels: int, size: int) -> Past:
 def summed(mix: Mixing, rho: Array, chain: Chain) -> Past:
     """Sums over frames; rho [Q]."""
     F, r = mixing.features(mix, chain.x)
-    earlier = mixing.features(mix, chain.earlier)[0] if len(chain.x) else F
+    earlier = _features_before(mix, chain)
     parts = [_channel(F, r, earlier, chain, float(rho[q]), q) for q in range(len(rho))]
     n, square, cross, gram, residual, ones, total, mass = (np.array(column) for column in zip(*parts, strict=True))
     return Past(Sums(Statistics(n, square, cross, gram), residual), ones, total, mass)
 
 
-def _channel(F: Array, r: Array, earlier: Array, chain: Chain, rho: float, q: int) -> tuple[Array | float, ...]:
+def _features_before(mix: Mixing, chain: Chain) -> dict[int, Array]:
+    """Features [n, K] where frames stood so many ticks earlier, for every number of ticks that there is."""
+    return {k: mixing.features(mix, _place(chain, k))[0] for k in sorted({*chain.ticks.astype(int).flat} - {0})}
+
+
+def _place(chain: Chain, ticks: int) -> Array:
+    """Positions [n, D] so many ticks before those of the frames; as complex numbers of length 1, turns are products."""
+    if ticks == 1:
+        return chain.earlier
+    x, earlier = (one[:, 0] + 1j * one[:, 1] for one in (chain.x, chain.earlier))
+    place = x * (earlier / x) ** ticks
+    return np.stack((place.real, place.imag), axis=1)
+
+
+def _before(found: dict[int, Array], ticks: Array) -> Array:
+    """Of one channel, the rows [n, ...] at its own ticks [n]; zeros where these are 0."""
+    if len(found) == 1:
+        ((k, rows),) = found.items()
+        return np.asarray(rows * (ticks == k)[:, None])
+    return sum((rows * (ticks == k)[:, None] for k, rows in found.items()), np.zeros((len(ticks), 1)))
+
+
+def _channel(
+    F: Array, r: Array, earlier: dict[int, Array], chain: Chain, rho: float, q: int
+) -> tuple[Array | float, ...]:
     """n, square, cross [K], gram [K, K], residual [2], ones [K], total and mass of channel q."""
-    link = rho * chain.is_linked[:, q]
+    ticks = chain.ticks[:, q]
+    link = np.where(ticks > 0, rho**ticks, 0.0)
     is_seen = chain.weights[:, q] > 0
     w = chain.weights[:, q] * chain.kept * (1 - rho * rho) / (1 - link * link)
-    g = F - link[:, None] * earlier
+    g = F - link[:, None] * _before(earlier, ticks)
     z = np.where(is_seen, chain.y[:, q] - link * chain.before[:, q], 0.0)
     rest = w * (1 - link)
     weighted = w[:, None] * g
@@ -116,17 +146,24 @@ def carried(past: Past, T: Array, ratio: Array, shift: Array) -> Past:
 
 
 def persistence(mix: Mixing, effects: Array, chain: Chain) -> Array:
-    """rho [Q] by how errors of recent frames go on; effects [Q, K]: each channel's weights of the features of both bases."""
+    """rho [Q] by how errors of recent frames go on; effects [Q, K]: each channel's weights of the features of both bases.
+
+    Of pairs k ticks apart the share that goes on is rho^k; channels that are read at several distances take the mean, by pairs.
+    """
     if not len(chain.x):
         return np.full(len(effects), GUESS_RHO)
     now = chain.y - mixing.features(mix, chain.x)[0] @ effects.T
-    before = chain.before - mixing.features(mix, chain.earlier)[0] @ effects.T
-    w = chain.weights * chain.is_linked * chain.kept[:, None]
-    now, before = np.where(w > 0, now, 0.0), np.where(w > 0, before, 0.0)
-    square = np.sum(w * before * before, axis=0)
-    guess = GUESS_FRAMES * square / np.maximum(np.sum(w, axis=0), 1.0)
-    rho = (np.sum(w * now * before, axis=0) + GUESS_RHO * guess + TINY) / (square + guess + TINY / GUESS_RHO)
-    return np.asarray(np.clip(rho, 0.0, MOST_RHO))
+    found, pairs = np.zeros(len(effects)), np.zeros(len(effects))
+    for k, features in _features_before(mix, chain).items():
+        w = chain.weights * (chain.ticks == k) * chain.kept[:, None]
+        before = chain.before - features @ effects.T
+        a, b = np.where(w > 0, now, 0.0), np.where(w > 0, before, 0.0)
+        count, square = np.sum(w, axis=0), np.sum(w * b * b, axis=0)
+        guess = GUESS_FRAMES * square / np.maximum(count, 1.0)
+        left = (np.sum(w * a * b, axis=0) + GUESS_RHO**k * guess) / np.maximum(square + guess, TINY)
+        found += count * np.maximum(left, 0.0) ** (1.0 / k)
+        pairs += count
+    return np.asarray(np.clip(np.where(pairs > 0, found / np.maximum(pairs, TINY), GUESS_RHO), 0.0, MOST_RHO))
 
 
 def effects(mix: Mixing, mean: Array) -> Array:

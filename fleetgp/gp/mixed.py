@@ -15,6 +15,7 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.gp import chain, hierarchy, joint, mixed_climb, mixing, moves, position, tail
 from fleetgp.gp.aggregate import prior
+from fleetgp.gp.hierarchy import Own, Start
 from fleetgp.gp.learner import LEAST_NOISE, LEAST_SHARE, Forgetting, Inputs, due
 from fleetgp.gp.message import Term
 from fleetgp.gp.mixed_solve import folded, moved, solve, total
@@ -25,11 +26,8 @@ from fleetgp.linalg import cholesky, symmetric
 from fleetgp.scaling import Moments, Scaling, scaling
 
 NOISE_FRAMES = 5.0
-# an error goes on for no more than this of it: beyond, a reading tells nothing of the next
-LEAST_LINK = 1e-3
 # standard deviations from which an error is a glitch, which does not go on
 GLITCH = 6.0
-MOST_TICKS = 1e4
 SWITCH_STEPS = 8
 
 
@@ -93,14 +91,14 @@ def foresee(learner: Mixed, inputs: Inputs) -> Guess:
     spread = np.sqrt(np.diagonal(C))
     return Guess(
         base + layers.sum(axis=0), scale, learner.tail.degrees, C / spread / spread[:, None], rows, reach, variance, noise,
-        np.column_stack((base, layers.T)), at.x, at.earlier, at.is_linked, z,
+        np.column_stack((base, layers.T)), at.x, at.earlier, at.ticks, z,
     )  # fmt: skip
 
 
 class _Standing(NamedTuple):
     """Where a frame stands: x, earlier [D]: position, and that one tick before; features [K] there and what they cannot express
-    [2]. before [Q, K]: features where each channel was last read; link [Q]: how much of its error then goes on; is_linked [Q]: 1
-    where that was one tick before and tells something."""
+    [2]. before [Q, K]: features where each channel was last read; link [Q]: how much of its error then goes on; ticks [Q]:
+    since then, 0 where it tells nothing."""
 
     x: Array
     earlier: Array
@@ -108,7 +106,7 @@ class _Standing(NamedTuple):
     residual: Array
     before: Array
     link: Array
-    is_linked: Array
+    ticks: Array
 
 
 def _standing(learner: Mixed, inputs: Inputs, z: Array) -> _Standing:
@@ -116,12 +114,9 @@ def _standing(learner: Mixed, inputs: Inputs, z: Array) -> _Standing:
     plan, mix = learner.plan, learner.mix
     x = position.of(plan, inputs.inputs)
     ticks = inputs.age + 1.0
-    left = learner.rho ** np.minimum(ticks, MOST_TICKS)
-    is_known = np.isfinite(z) & (ticks == 1.0)
-    if plan.turn:  # of another position nobody has kept where it stood longer ago
-        is_known |= np.isfinite(z) & (left >= LEAST_LINK)
-    else:
-        is_known &= bool(np.all(np.isfinite(learner.earlier)))
+    # of a position that is no cycle's nobody has kept where it stood longer ago
+    most = chain.MOST_TICKS if plan.turn else float(np.all(np.isfinite(learner.earlier)))
+    is_known = np.isfinite(z) & (ticks <= most)
     ago = sorted({1.0, *ticks[is_known].tolist()})
     earlier = np.where(np.isfinite(learner.earlier), learner.earlier, x)
     places = position.back(plan, x, np.array([0.0, *ago])) if plan.turn else np.array([x, earlier])
@@ -129,8 +124,9 @@ def _standing(learner: Mixed, inputs: Inputs, z: Array) -> _Standing:
     before = F[1 + np.searchsorted(ago, np.where(is_known, ticks, 1.0))]
     error = z - np.sum(chain.effects(mix, learner.weights.mean) * before, axis=1)
     is_known &= np.abs(error) <= GLITCH * np.sqrt(learner.noise_var * tail.scale(learner.tail))
-    link = np.where(is_known, left, 0.0)
-    return _Standing(x, places[1], F[0], r[0], before, link, (is_known & (ticks == 1.0)).astype(float))
+    ticks = np.where(is_known, ticks, 0.0)
+    link = np.where(is_known, learner.rho**ticks, 0.0)
+    return _Standing(x, places[1], F[0], r[0], before, link, ticks)
 
 
 def _layers(learner: Mixed, rows: Array) -> Array:
@@ -160,7 +156,7 @@ def learn(learner: Mixed, guess: Guess, observed: Array, rule: Forgetting) -> Mi
     followed = tail.step(learner.tail, error[None], guess.variance[None], square)
     share = np.where(np.isnan(error), 0.0, tail.weight(square))
     y = (observed - learner.centre) / learner.unit
-    row = Row(guess.x, guess.earlier, y, guess.before, guess.is_linked, share)
+    row = Row(guess.x, guess.earlier, y, guess.before, guess.ticks, share)
     told = Told(error * learner.unit / guess.scale, square, learner.tail.scales)
     learner = msgspec.structs.replace(
         learner,
@@ -221,24 +217,28 @@ def on_scaling(learner: Mixed, new: Scaling) -> Mixed:
     start = position.start(learner.plan, new)
     known = learner.known
     shared = known.shared._replace(Zg=start.Zg, log_lengthscale=np.log(start.lengthscale_g))
-    own = learner.own._replace(Zi=start.Zi)
-    if not learner.plan.is_circle:
-        ratio = new.scale[learner.plan.channels :] / learner.scaling.scale[learner.plan.channels :]
-        own = own._replace(log_lengthscale=own.log_lengthscale + np.log(ratio))
-    learner = moved(learner, shared, own, new)
+    learner = moved(learner, shared, _own_in(learner, start, new), new)
     return solve(solve(msgspec.structs.replace(learner, start=start)))
 
 
 def inform(learner: Mixed, scaling: Scaling, known: Known) -> Mixed:
     """Take a fleet's knowledge, on whatever scale and shared values it is."""
     start = position.start(learner.plan, scaling)
-    own = learner.own._replace(Zi=start.Zi)
-    if not learner.plan.is_circle:
-        ratio = scaling.scale[learner.plan.channels :] / learner.scaling.scale[learner.plan.channels :]
-        own = own._replace(log_lengthscale=own.log_lengthscale + np.log(ratio))
-    learner = moved(learner, known.shared, own, scaling)
+    learner = moved(learner, known.shared, _own_in(learner, start, scaling), scaling)
     # the fleet's noise first, then the weights under it
     return solve(solve(msgspec.structs.replace(learner, start=start, known=known)))
+
+
+def _own_in(learner: Mixed, start: Start, new: Scaling) -> Own:
+    """What an agent keeps to itself, for ``moved`` to another unit: loadings that were learnt say the same of its readings, the
+    first guesses stay what they are in any unit, and inducing inputs lie where the position's scale says."""
+    Q, own = learner.plan.channels, learner.own._replace(Zi=start.Zi)
+    ratio = new.scale / learner.scaling.scale
+    if not learner.plan.is_circle:
+        own = own._replace(log_lengthscale=own.log_lengthscale + np.log(ratio[Q:]))
+    if not len(learner.climbing.steps):
+        return own
+    return own._replace(Bd=own.Bd / ratio[:Q, None], Bl=own.Bl / ratio[:Q, None])
 
 
 def switched(learner: Mixed, plan: Plan) -> Mixed:

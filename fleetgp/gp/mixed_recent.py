@@ -23,7 +23,7 @@ from fleetgp.gp.position import Plan
 from fleetgp.gp.recent import HELD_OUT
 
 # below so many frames their evidence is that of chance
-LEAST_FRAMES = 60
+LEAST_FRAMES = 30
 
 
 class MixedRecent(msgspec.Struct, frozen=True, tag="ilmm"):

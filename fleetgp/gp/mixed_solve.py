@@ -38,8 +38,8 @@ def folded(learner: Mixed) -> Mixed:
 
 
 def _chain(rows: tuple[Row, ...]) -> Chain:
-    x, earlier, y, before, is_linked, weights = (np.array(column) for column in zip(*rows, strict=True))
-    return Chain(x, earlier, y, before, is_linked, weights, np.ones(len(rows)))
+    x, earlier, y, before, ticks, weights = (np.array(column) for column in zip(*rows, strict=True))
+    return Chain(x, earlier, y, before, ticks, weights, np.ones(len(rows)))
 
 
 def _picked(frames: Chain, which: Array) -> Chain:

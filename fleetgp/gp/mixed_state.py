@@ -39,7 +39,7 @@ class Row(NamedTuple):
     earlier: Array
     y: Array
     before: Array
-    is_linked: Array
+    ticks: Array
     weights: Array
 
 
@@ -120,7 +120,7 @@ class Guess(NamedTuple):
     parts: Array
     x: Array
     earlier: Array
-    is_linked: Array
+    ticks: Array
     before: Array
     layers: Array | None = None
 

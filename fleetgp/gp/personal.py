@@ -11,11 +11,11 @@ import numpy as np
 from fleetgp import features, inducing, placement
 from fleetgp.arrays import Array
 from fleetgp.features import PRIOR_SD
-from fleetgp.gp import ascent, moves, posterior, slopes, statistics
+from fleetgp.gp import ascent, moves, posterior, statistics
 from fleetgp.gp import learner as learning
 from fleetgp.gp.aggregate import Belief
 from fleetgp.gp.learner import Learner
-from fleetgp.gp.recent import Recent, recent
+from fleetgp.gp.recent import Recent, Taught, layer_slopes, recent
 from fleetgp.inducing import Inducing
 
 NAME = "own_log_lengthscale"
@@ -52,14 +52,15 @@ def climbed(learner: Learner, log_lengthscale: Array) -> tuple[Array, Array]:
     for _ in range(STEPS):
         slope = own_slope(frames, learner.knowledge.belief, values[NAME]) - (values[NAME] - middle) / PRIOR_SPREAD**2
         values, momentum = ascent.step(values, {NAME: slope}, momentum, RATE)
-    return values[NAME] - log_lengthscale, frames.readings
+    # nothing is held out: all of them teach
+    return values[NAME] - log_lengthscale, np.sum(frames.weights > 0, axis=0).astype(float)
 
 
 def _rule(recent: Recent) -> Array:
     """Log of the rule of thumb [D] in the scale of an agent's own frames."""
     assert recent.basis.local is not None
-    columns = list(recent.basis.local.columns)
-    sd = np.std(recent.inputs[:, columns], axis=0)
+    columns = recent.basis.local.columns
+    sd = np.std(inducing.picked(recent.inputs, columns), axis=0)
     return np.asarray(np.log(np.where(sd > 0, sd, 1.0) * placement.lengthscale(len(columns))))
 
 
@@ -72,12 +73,6 @@ def own_slope(recent: Recent, belief: Belief, log_lengthscale: Array) -> Array:
     x = features.features(basis, recent.inputs)
     sums = statistics.summed(x, recent.targets, recent.weights)
     before = posterior.prior(belief, recent.deviation_var, recent.local_var)
-    mean, cov = posterior.posterior(before, sums, recent.noise_var)
-    share = recent.weights / recent.noise_var
-    pull = (share * (recent.targets - x @ mean.T)) @ mean[:, basis.size :]
-    for q in range(len(mean)):
-        pull -= share[:, q, None] * (x @ cov[q][:, basis.size :])
-    X = recent.inputs[:, list(local.columns)]
-    seen = slopes.frames(X, np.zeros((len(X), 0)))
-    made = slopes.basis(local.kernel, local.Z, log_lengthscale, seen)
-    return slopes.back(made, PRIOR_SD["local"] * pull)[1]
+    weights = posterior.posterior(before, sums, recent.noise_var)
+    taught = Taught(recent.inputs, x, recent.targets, recent.weights / recent.noise_var)
+    return layer_slopes(taught, weights, local, slice(basis.size, None), PRIOR_SD["local"])[1]

@@ -59,6 +59,15 @@ class Recent(NamedTuple):
         return np.asarray(np.sum(self.weights[: self.taught] > 0, axis=0).astype(float))
 
 
+class Taught(NamedTuple):
+    """Frames that an evidence is of: inputs [n, D], features [n, F + F_local], scaled steps and their precisions [n, Q]."""
+
+    inputs: Array
+    features: Array
+    targets: Array
+    precisions: Array
+
+
 class Judgement(NamedTuple):
     """What frames say under what is known of an agent's weights without them.
 
@@ -96,16 +105,25 @@ def judge(recent: Recent, shared: Inducing, cavity: Belief) -> Judgement:
     x, sums = _summed(recent, basis)
     before = posterior.prior(cavity, recent.deviation_var, recent.local_var)
     weights = posterior.posterior(before, sums, recent.noise_var)
-    part = slice(basis.shape.linear, basis.size)
-    share = recent.weights[:n] / recent.noise_var
-    pull = (share * (recent.targets[:n] - x[:n] @ weights.mean.T)) @ weights.mean[:, part]
-    for q, cov in enumerate(weights.cov):
-        pull -= share[:, q, None] * (x[:n] @ cov[:, part])
-    X = inducing.picked(recent.inputs[:n], shared.columns)
-    frames = slopes.frames(X, np.zeros((n, 0)))
-    made = slopes.basis(shared.kernel, shared.Z, np.log(shared.lengthscale), frames)
-    rises = slopes.back(made, PRIOR_SD["inducing"] * pull)
+    taught = Taught(recent.inputs[:n], x[:n], recent.targets[:n], recent.weights[:n] / recent.noise_var)
+    rises = layer_slopes(taught, weights, shared, slice(basis.shape.linear, basis.size), PRIOR_SD["inducing"])
     return Judgement(*rises, _held_out(recent, x[n:], weights))
+
+
+def layer_slopes(taught: Taught, weights: Weights, layer: Inducing, part: slice, sd: float) -> tuple[Array, Array]:
+    """Slopes of the evidence for a layer's inducing inputs [M, D] and log lengthscale [D].
+
+    weights: after these frames; part: the layer's among all features, which carry sd. The slope for features X of
+    log p(y | X w) is, expected over the weights, D (y - X m) m^T - D X C (Fisher's identity).
+    """
+    x = taught.features
+    pull = (taught.precisions * (taught.targets - x @ weights.mean.T)) @ weights.mean[:, part]
+    for q, cov in enumerate(weights.cov):
+        pull -= taught.precisions[:, q, None] * (x @ cov[:, part])
+    X = inducing.picked(taught.inputs, layer.columns)
+    frames = slopes.frames(X, np.zeros((len(X), 0)))
+    made = slopes.basis(layer.kernel, layer.Z, np.log(layer.lengthscale), frames)
+    return slopes.back(made, sd * pull)
 
 
 def _summed(recent: Recent, basis: Basis) -> tuple[Array, Statistics]:

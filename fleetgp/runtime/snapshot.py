@@ -55,8 +55,8 @@ def _write(file: BinaryIO, parts: Iterable[bytes | memoryview], version: int) ->
     return length
 
 
-def load(path: Path, *, version: int) -> bytes | None:
-    """The payload of a snapshot, None where there is none.
+def load(path: Path, *, version: int, older: tuple[int, ...] = ()) -> bytes | None:
+    """The payload of a snapshot, None where there is none. older: versions before this one that are read all the same.
 
     Raises StorageError, naming the file, when it is damaged, of another version or cannot be read.
     """
@@ -74,7 +74,7 @@ def load(path: Path, *, version: int) -> bytes | None:
         raise StorageError(f"{path} is not a snapshot of FleetGP")
     if len(payload) != length or zlib.crc32(payload) != checksum:
         raise StorageError(f"the snapshot {path} is damaged: its content does not match its checksum")
-    if found != version:
+    if found not in (version, *older):
         raise StorageError(f"the snapshot {path} is of version {found}; this program reads version {version}")
     return payload
 

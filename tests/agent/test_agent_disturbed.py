@@ -19,7 +19,7 @@ from fleetgp.wire.freeze import freeze, thaw
 
 CURVED = Schema(channels=(Channel(name="a"), Channel(name="b")), inducing=6)
 NAMES = ("left", "middle", "right")
-ROUNDS, FRAMES, LEAP = 16, 60, 10
+ROUNDS, FRAMES, LEAP = 20, 60, 10
 
 
 def curved_rows(seed: int) -> Iterator[Array]:

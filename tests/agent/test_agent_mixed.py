@@ -11,16 +11,19 @@ import pytest
 from agent_streams import START, TICK, Hub, config, counts, feed, fresh, predictions, readings, run
 
 from coordinator import mixed as fleet_of_mixed
+from coordinator import mixed_proposals
 from edge_agent import agent, remodel
 from edge_agent.state import ModelArrived, Publish, RoundOpened, State
 from fleetgp.arrays import Array
 from fleetgp.errors import ConfigError, PeerError
 from fleetgp.gp.mixed_state import Mixed
+from fleetgp.models import Model, parts
 from fleetgp.schema import Channel, Schema
 from fleetgp.wire import codec, mixture
 from fleetgp.wire.convert import from_triangles, to_array, to_tensor
 from fleetgp.wire.freeze import freeze, thaw
 from fleetgp.wire.messages import FleetModel, Summary
+from fleetgp.wire.mixed_proposal import LOADINGS
 
 CYCLE = 20
 SCHEMA = Schema(
@@ -172,6 +175,45 @@ def test_an_agent_under_another_model_keeps_what_it_learnt() -> None:
     silent, effects = agent.step(changed.state, RoundOpened(START + 900 * TICK, 100))
     assert [e.kind for e in effects if isinstance(e, Publish)] == ["bootstrap"]
     assert silent.sent == ()
+
+
+@pytest.mark.parametrize("model", ["no-deviation", "no-local", "global-only"])
+def test_who_joins_with_fewer_parts_begins_with_these_alone(model: Model) -> None:
+    state = fresh(SCHEMA, "new", model=model, local_inducing=5)
+    state, _ = agent.step(state, ModelArrived(START, grown().model))
+    of = parts(model)
+    assert [bool(size) for size in mixed(state).mix.sizes] == [of.shared, of.deviation, of.local]
+
+
+def test_a_term_that_was_projected_already_is_let_go_by_the_next_tuning_even_where_nothing_was_lost() -> None:
+    """Its agent may have missed the basis between: what it then took out of the belief would not be inside."""
+    state = grown().coordinator
+    values = mixed_proposals.start(state)
+    first = mixed_proposals.tuned(state, {**values, LOADINGS: values[LOADINGS] + 0.1}, 0.0)
+    assert set(first.answers) == set(NAMES)
+    second = mixed_proposals.tuned(first, {**values, LOADINGS: values[LOADINGS] * 1.2}, 0.0)
+    assert second.answers == {}
+    assert second.basis == state.basis + 2
+
+
+def test_a_learnt_lengthscale_stays_where_the_scale_moves() -> None:
+    state = grown().coordinator
+    assert state.mixture is not None
+    learnt = msgspec.structs.replace(
+        state, mixture=state.mixture._replace(log_lengthscale=state.mixture.log_lengthscale + 0.4), based_on=(1.0, 1.0)
+    )
+    wider = {
+        name: msgspec.structs.replace(
+            told, moments=told.moments._replace(centred_square_sum=9 * told.moments.centred_square_sum)
+        )
+        for name, told in learnt.told.items()
+    }
+    after, note = fleet_of_mixed.renew(msgspec.structs.replace(learnt, told=wider))
+    assert "scale has moved" in note
+    assert after.mixture is not None
+    assert learnt.mixture is not None
+    np.testing.assert_allclose(after.mixture.log_lengthscale, learnt.mixture.log_lengthscale)
+    np.testing.assert_allclose(after.mixture.Bg, learnt.mixture.Bg / 3, rtol=0.1)
 
 
 def test_a_model_that_averages_lengthscales_is_refused_by_name() -> None:

@@ -89,3 +89,12 @@ def test_centres_and_sums_of_a_lone_agent_that_changes_its_mind_are_forgotten() 
     state, effects = run(state, [told(bootstrap("first", schema=other, incarnation=2))])
     assert effects == []
     assert (state.sums, state.centres, state.feature_map, state.moves) == ({}, None, None, 0)
+
+
+def test_numbers_of_proposals_go_on_when_a_fleet_begins_anew() -> None:
+    """(origin, step) names a proposal, and the origin stays: an agent would take a new one for one that it has answered."""
+    state = msgspec.structs.replace(open_round(federated(schema=CURVED)), steps=7)
+    other = msgspec.structs.replace(CURVED, lags=3)
+    anew, _ = run(state, [told(bootstrap("first", schema=other, incarnation=2))])
+    assert anew.feature_map is None
+    assert (anew.origin, anew.basis, anew.steps) == (state.origin, state.basis, 7)

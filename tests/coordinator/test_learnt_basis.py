@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tuned_fleet import AGENTS, ROUND_FRAMES, TICK_MS, fleet, read, tuned
 
-from coordinator import basis, rounds
+from coordinator import basis, rounds, tuning
 from coordinator import fleet as fleets
 from coordinator import state as coordination
 from coordinator.state import Ascent, Count, GradientArrived, PublishRound, PublishTuning, State, Tick
@@ -163,6 +163,13 @@ def test_a_tuning_that_nobody_answers_is_given_up_and_said(desk: Desk) -> None:
     assert desk.state.tuning is None
     assert desk.notices[-1].note == "tuning given up: 0 of 3 agents answered"
     assert codec.decode(desk.proposal, Tuning).values == {}
+    # whoever was away or of an older version is asked again some rounds later, not only when the fleet has read four times as much
+    for _ in range(tuning.REST_ROUNDS - 1):
+        desk.round()
+        assert desk.state.tuning is None
+    desk.round()
+    assert desk.notices[-1].note == "a tuning of the basis begins with 3 agents"
+    assert tuned(desk.state).step == desk.state.steps == 3
 
 
 def test_a_coordinator_and_agents_from_a_snapshot_go_on_bit_for_bit(desk: Desk) -> None:
@@ -304,7 +311,7 @@ def test_a_learnt_basis_takes_likelihoods_along_and_never_the_prior(begun: Any) 
     state, agents = begun
     old = state.feature_map.shared
     shared = inducing.make(old.kernel, old.columns, old.Z + 0.05, 0.9 * old.lengthscale)
-    after = basis.tuned(state, state.feature_map._replace(shared=shared), 0.9)
+    after = basis.tuned(state, state.feature_map._replace(shared=shared), 0.1)
     assert after.basis == state.basis + 1
     assert set(after.answers) == set(AGENTS)
     payload = codec.encode(fleets.model(after, BEGUN * TICK_MS))
@@ -319,3 +326,13 @@ def test_a_learnt_basis_takes_likelihoods_along_and_never_the_prior(begun: Any) 
         )
         np.testing.assert_allclose(known.precision, expected.precision, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(known.shift, expected.shift, rtol=1e-9, atol=1e-9)
+
+
+def test_no_term_is_projected_twice_even_where_nothing_was_lost(begun: Any) -> None:
+    """An agent that missed the basis between would take out another term than the one inside."""
+    state, _ = begun
+    old = state.feature_map.shared
+    for factor, expected in ((0.9, set(AGENTS)), (0.8, set())):
+        shared = inducing.make(old.kernel, old.columns, old.Z, factor * old.lengthscale)
+        state = basis.tuned(state, state.feature_map._replace(shared=shared), 0.0)
+        assert set(state.answers) == expected

@@ -193,6 +193,24 @@ def test_a_memory_that_cannot_be_read_is_put_aside_and_said(tmp_path: Path, harm
     assert same(Memory(tmp_path, fresh(), QUIET).state, after(stream(3)))
 
 
+def test_a_memory_of_the_version_before_is_read_and_one_of_another_put_aside(tmp_path: Path) -> None:
+    """Whoever updates loses nothing; whoever goes back to a program of before starts afresh and keeps the file."""
+    memory = Memory(tmp_path, fresh(), QUIET)
+    work(memory, stream(6)[:4])
+    memory.save()
+    work(memory, stream(6)[4:])
+    path = tmp_path / "snapshot.bin"
+    payload = snapshot.load(path, version=SNAPSHOT_VERSION)
+    assert payload is not None
+    for version, is_read in ((2, True), (SNAPSHOT_VERSION + 1, False)):
+        snapshot.save(path, [payload], version=version)
+        said = io.StringIO()
+        again = Memory(tmp_path, fresh(), Log("test", stream=said))
+        assert same(again.state, after(stream(6)) if is_read else fresh())
+        assert ("starting afresh" in said.getvalue()) != is_read
+    assert (tmp_path / "snapshot.bin.damaged").exists()
+
+
 def forge(folder: Path, records: list[bytes]) -> None:
     journal = Journal(folder / "journal.bin")
     for record in records:

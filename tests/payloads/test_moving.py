@@ -146,7 +146,7 @@ def test_the_fleets_own_messages_move(path: Path) -> None:
     """Every golden message, JSON and MessagePack: each ``..._ms`` that tells a time, and nothing else."""
     kind, area = path.name.split("-")[0], "agents/a"
     kind = {"prediction": "predictions", "event": "events"}.get(kind, kind)
-    topic = f"fleetgp/f/fleet/{kind}" if kind in ("model", "round") else f"fleetgp/f/{area}/{kind}"
+    topic = f"fleetgp/f/fleet/{kind}" if kind in ("model", "round", "tuning") else f"fleetgp/f/{area}/{kind}"
     payload = path.read_bytes()
     decoder: Any = msgspec.json if payload.startswith(b"{") else msgspec.msgpack
 

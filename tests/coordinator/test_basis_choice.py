@@ -17,7 +17,9 @@ from fleetgp.gp import message, statistics
 from fleetgp.recording.csv import Record
 from fleetgp.scaling import Scaling
 from fleetgp.schema import Channel, Covariate, Schema
+from fleetgp.wire import codec
 from fleetgp.wire.freeze import freeze, thaw
+from fleetgp.wire.messages import Tuning
 from simulator.fleet import Fleet, Plan
 
 SCHEMA = Schema(channels=(Channel(name="y"),), covariates=(Covariate(name="u"),), interval_s=60.0, lags=2, inducing=10)
@@ -74,6 +76,31 @@ def test_the_choice_outlives_a_snapshot(chosen: tuple[Fleet, list[State]]) -> No
     between = next(state for state in chosen[1] if state.choice is not None and state.choice.sums)
     for state in (asking, between):
         assert freeze(thaw(freeze(state), State)) == freeze(state)
+
+
+def test_a_sweep_that_is_switched_off_is_over_and_the_basis_may_change_again(chosen: tuple[Fleet, list[State]]) -> None:
+    asking = next(state for state in chosen[1] if choosing.is_asking(state))
+    off = msgspec.structs.replace(asking, config=msgspec.structs.replace(asking.config, tuning=False))
+    turned = choosing.turn(off, 0)
+    assert not choosing.is_asking(turned.state)
+    assert "switched off" in turned.note
+    # agents hear that nothing is asked any more
+    assert not codec.decode(turned.payload, Tuning).values
+    assert choosing.turn(turned.state, 0) == choosing.Turn(turned.state)
+
+
+def test_frames_that_fade_as_fast_as_they_come_do_not_hold_up_the_choice(chosen: tuple[Fleet, list[State]]) -> None:
+    """An agent that has read for long tells the same number of frames for ever; one that reads nothing does so too."""
+    between = next(state for state in chosen[1] if state.choice is not None and state.choice.sums)
+    choice = between.choice
+    assert choice is not None
+    assert choice.due_ms - 2 * 512 * TICK_MS < between.next_ms
+    frames = float(np.mean([np.mean(answer.count) for answer in between.answers.values()]))
+    long, silent = frames + 511.0, frames + choosing.RING_FRAMES
+    for due, late_ms, is_asked in ((long, -1, False), (long, 0, True), (silent, 10**9, False), (frames, -1, True)):
+        state = msgspec.structs.replace(between, choice=msgspec.structs.replace(choice, due=due))
+        turned = choosing.turn(state, choice.due_ms + late_ms)
+        assert choosing.is_asking(turned.state) == bool(turned.payload) == is_asked
 
 
 def test_candidates_are_new_and_differ_from_what_is_live() -> None:

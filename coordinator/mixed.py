@@ -70,9 +70,9 @@ def renew(state: State) -> tuple[State, str]:
 
 def elsewhere(state: State) -> tuple[str, ...]:
     """Agents whose position lies far from the fleet's, by name: from where the basis is, unless that holds for most of them, or
-    from where the agent in the middle is. None where positions are of the clock."""
+    from where the agent in the middle is. None where positions are of a circle, which has no range."""
     assert state.schema is not None
-    if not state.schema.position:
+    if not state.schema.position or state.schema.position_period:
         return ()
     at = len(state.schema.channels)
     told = {name: one.moments for name, one in sorted(state.told.items()) if one.moments.n[at] > 1}

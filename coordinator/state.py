@@ -226,7 +226,7 @@ class State(msgspec.Struct, frozen=True):
     and frames behind that. next_ms: when the next round opens. tuning: of the basis, choice: of what it looks at, None while none is under way; is_chosen:
     whether it is over; steps: of
     all tunings so far; tuned_on: frames of the fleet when the last one began; is_tuned: whether the inducing inputs came of one;
-    rests_until: round before which no other begins, for the last one was given up for want of answers.
+    rests_until: round from which another begins in any case, for the last one was given up for want of answers; 0 = it was not.
     averaging: of private layers, whatever else there is.
     """
 

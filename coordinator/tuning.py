@@ -85,7 +85,7 @@ def turn(state: State, at_ms: int) -> Turn:
 
 def _unanswered(state: State, at_ms: int, why: str) -> Turn:
     """No tuning any more that says nothing of the basis: another one needs no more frames than this, but some patience."""
-    rested = msgspec.structs.replace(state, tuned_on=0.0, rests_until=state.round + REST_ROUNDS)
+    rested = msgspec.structs.replace(state, rests_until=state.round + REST_ROUNDS)
     return ended(rested, at_ms, f"tuning given up: {why}")
 
 
@@ -93,14 +93,13 @@ def _is_due(state: State) -> bool:
     """Whether the fleet has read enough for a first tuning, or so much more than at the last one; or has another basis."""
     if not state.config.tuning or not state.answers or not proposals.can_begin(state):
         return False
-    if state.round < state.rests_until:
-        return False
     values = sum(value.size for value in proposals.start(state).values())
     frames = [float(np.mean(answer.count)) for answer in state.answers.values()]
     enough = [min(one, RING_FRAMES) for one in frames if one >= proposals.least_frames(state)]
     if 2 * len(enough) < len(frames) or sum(enough) < FRAMES_PER_VALUE * values:
         return False
-    return not state.tuned_on or sum(frames) >= GROWTH * state.tuned_on
+    is_rested = bool(state.rests_until) and state.round >= state.rests_until
+    return is_rested or not state.tuned_on or sum(frames) >= GROWTH * state.tuned_on
 
 
 def _begun(state: State, at_ms: int) -> Turn:
@@ -120,7 +119,7 @@ def _begun(state: State, at_ms: int) -> Turn:
         moments=ascent.still(values),
     )
     frames = sum(float(np.mean(answer.count)) for answer in state.answers.values())
-    turned = _proposed(msgspec.structs.replace(state, tuned_on=frames), tune, at_ms)
+    turned = _proposed(msgspec.structs.replace(state, tuned_on=frames, rests_until=0), tune, at_ms)
     return turned._replace(note=f"a tuning of the basis begins with {len(tune.asked)} agents")
 
 

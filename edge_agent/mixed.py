@@ -53,6 +53,8 @@ def _informed(state: State, learner: Mixed | None, scaling: Scaling, known: Know
     if learner is None:
         config = state.config
         return mixed.knowing(position.plan(config.schema, config.local_inducing, config.parts), scaling, known)
+    if not state.basis:
+        return mixed.joining(learner, scaling, known)
     return mixed.inform(learner, scaling, known)
 
 

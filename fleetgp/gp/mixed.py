@@ -229,6 +229,16 @@ def inform(learner: Mixed, scaling: Scaling, known: Known) -> Mixed:
     return solve(solve(msgspec.structs.replace(learner, start=start, known=known)))
 
 
+def joining(learner: Mixed, scaling: Scaling, known: Known) -> Mixed:
+    """``inform`` of one who was alone: what it took for its own until now may be what all do, and is learnt anew beside that."""
+    learner = folded(learner)
+    own = position.own(learner.plan, learner.start)
+    fresh = learner.own._replace(Bd=own.Bd, Bl=own.Bl)
+    at = min(learner.climbing.at, float(learner.frames) + 1.0)
+    learner = moved(learner, learner.known.shared, fresh)
+    return inform(msgspec.structs.replace(learner, climbing=NOT_YET._replace(at=at)), scaling, known)
+
+
 def _own_in(learner: Mixed, start: Start, new: Scaling) -> Own:
     """What an agent keeps to itself, for ``moved`` to another unit: loadings that were learnt say the same of its readings, the
     first guesses stay what they are in any unit, and inducing inputs lie where the position's scale says."""

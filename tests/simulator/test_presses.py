@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 
 import numpy as np
 
+from simulator import cli
 from simulator.presses import CHANNELS, CYCLE_S, Press, schema, stroke
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "presses.csv"
@@ -32,3 +34,14 @@ def test_a_press_repeats_its_own_stroke_and_its_errors_go_on() -> None:
     np.testing.assert_allclose(goes_on, 0.6, atol=0.06)
     np.testing.assert_allclose(stroke(0.3), stroke(1.3), atol=1e-12)
     assert schema().cycle_s == CYCLE_S
+
+
+def test_a_fleet_of_presses_foresees_better_than_presses_alone(tmp_path: Path) -> None:
+    """What each press took for its own before it heard of the others is learnt anew beside what they share."""
+    target = tmp_path / "out.json"
+    flags = ["--spec", str(EXAMPLE.with_name("cycle.toml")), "--end", "2026-03-02T06:04Z", "--json", str(target)]
+    assert cli.backtest([str(EXAMPLE), *flags, "--model", "full", "alone"]) == 0
+    full, alone = (json.loads(target.read_text())["models"][model]["agents"] for model in ("full", "alone"))
+    gains = [alone[name]["nll"] - full[name]["nll"] for name in full]
+    assert min(gains) > 0.0
+    assert np.mean(gains) > 0.01

@@ -243,6 +243,9 @@ def measure(report: Report, args: argparse.Namespace) -> None:
         [json.loads(line) for line in file.read_text().splitlines()] if file and args.resume and file.exists() else []
     )
     if file and not args.resume:
+        if file.exists() and file.stat().st_size:  # hours of work, perhaps
+            file.replace(kept := Path(f"{file}.before"))
+            print(f"the runs of before are kept in {kept}; --resume would have gone on from them", file=sys.stderr)
         file.write_text("")
     asked = [(Setting(scenario, inputs), args.models) for scenario in args.scenario for inputs in args.inputs]
     asked += [(Setting(peers, MANY), models.ON_ONE) for peers in args.peers if has_peers()]

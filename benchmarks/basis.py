@@ -43,7 +43,7 @@ DAYS, FROM_DAY = 365, 30
 WIDE = 60
 WORKERS = 2
 # a look: fewer stations and days
-QUICK_DAYS, QUICK_STATIONS = 75, 3
+QUICK_DAYS, QUICK_STATIONS = 55, 2
 STUDIED = ("Aotizhongxin", "Dingling", "Guanyuan", "Nongzhanguan", "Tiantan")
 BARS = (Bar("basis.nll_gain", ">=", 0.02), Bar("basis.nll_gain_low", ">=", 0.0))
 

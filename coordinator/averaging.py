@@ -25,7 +25,6 @@ ENOUGH_READINGS = 200.0
 MOST_READINGS = 1e6
 # of a log lengthscale away from the rule of thumb
 MOST_AWAY = float(np.log(50.0))
-FORGOTTEN = 1e-3
 # averages after which half of a way is gone: every change of a kernel costs an agent some of its past
 SETTLES = 5.0
 
@@ -129,7 +128,7 @@ def _rule(state: State) -> Array | None:
 
 def _forget(state: State) -> State:
     """Let go of agents that were not heard of for long."""
-    gone = [name for name, one in state.averaging.members.items() if fleet.fading(state, one.round) < FORGOTTEN]
+    gone = [name for name, one in state.averaging.members.items() if fleet.is_faded(state, one.round)]
     for name in gone:
         state = without(state, name)
     return state

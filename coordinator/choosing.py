@@ -120,7 +120,7 @@ def _with_candidates(state: State) -> State:
 
 def _frames(state: State) -> float:
     """Of an agent, on average."""
-    return float(np.mean([np.mean(answer.count) for answer in state.answers.values()])) if state.answers else 0.0
+    return float(np.mean(fleet.frames(state))) if state.answers else 0.0
 
 
 def _is_due(state: State, choice: Choice, at_ms: int) -> bool:

@@ -13,10 +13,23 @@ from fleetgp.wire import knowledge
 from fleetgp.wire.knowledge import Published, Stamp
 from fleetgp.wire.messages import FleetModel, Included
 
+# of the weight of what was told: below it is let go
+FORGOTTEN = 1e-3
+
 
 def fading(state: State, since_round: int) -> float:
     """1 for what came in this round, half for what came half_life_rounds ago."""
     return float(0.5 ** ((state.round - since_round) / state.config.half_life_rounds))
+
+
+def is_faded(state: State, since_round: int) -> bool:
+    """Whether what came in this round is let go by now."""
+    return fading(state, since_round) < FORGOTTEN
+
+
+def frames(state: State) -> list[float]:
+    """Frames behind the term of each agent, on average over channels."""
+    return [float(np.mean(answer.count)) for answer in state.answers.values()]
 
 
 def factor(state: State, answer: Answer) -> float:
@@ -40,9 +53,23 @@ def variances(state: State) -> tuple[Array, Array]:
 
 
 def belief(state: State) -> Belief:
-    """Posterior of the shared weights; agents in order of their names, so that the bits are always the same."""
+    """Posterior of the shared weights."""
+    return posterior(state, variances(state)[0])
+
+
+def posterior(state: State, prior_var: Array) -> Belief:
+    """Posterior from the terms as they are weighed by now, of weights with these prior variances [Q, F]; agents in order of their
+    names, so that the bits are always the same."""
     answers = [state.answers[name] for name in sorted(state.answers)]
-    return aggregate.posterior((message.scaled(a.term, factor(state, a)) for a in answers), variances(state)[0])
+    return aggregate.posterior((message.scaled(a.term, factor(state, a)) for a in answers), prior_var)
+
+
+def included(state: State) -> dict[str, Included]:
+    """Whose terms the posterior holds, and at what weight."""
+    return {
+        name: Included(incarnation=a.incarnation, sequence=a.sequence, factor=factor(state, a))
+        for name, a in sorted(state.answers.items())
+    }
 
 
 def noise(state: State) -> tuple[Array, float]:
@@ -64,8 +91,5 @@ def model(state: State, at_ms: int) -> FleetModel:
     prior_var, deviation_var = variances(state)
     centres = state.centres.place if state.centres is not None else None
     known = Published(state.feature_map, belief(state), prior_var, deviation_var, *noise(state), centres)
-    included = {
-        name: Included(incarnation=a.incarnation, sequence=a.sequence, factor=factor(state, a))
-        for name, a in sorted(state.answers.items())
-    }
-    return knowledge.write(known, state.schema, Stamp(at_ms, state.round, state.origin, state.basis), included)
+    stamp = Stamp(at_ms, state.round, state.origin, state.basis)
+    return knowledge.write(known, state.schema, stamp, included(state))

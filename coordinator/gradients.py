@@ -1,4 +1,4 @@
-"""The coordinator's door for answers to a proposal: decoded and checked before they can touch the tuning.
+"""The coordinator's door for answers to a proposal: checked before they can touch the tuning.
 
 What is let in can pull a step astray, but by no more than an agent of its readings may, and never stop a round from closing.
 """
@@ -12,7 +12,7 @@ from coordinator import intake, proposals
 from coordinator.state import Ascent, Choice, Evidence, State
 from fleetgp.errors import PeerError
 from fleetgp.gp.message import Term
-from fleetgp.wire import codec, proposal
+from fleetgp.wire import proposal
 from fleetgp.wire.convert import from_triangles, to_array
 from fleetgp.wire.messages import Gradient
 
@@ -24,13 +24,12 @@ MOST_SLOPE = 1e4
 MOST_READINGS = 1e6
 
 
-def taken(state: State, agent_id: str, payload: bytes) -> State:
+def taken(state: State, agent_id: str, message: Gradient) -> State:
     """The state with one more answer to the tuning, or the choice, that is under way.
 
     Raises PeerError; codes beside those of any message: ``other_agent``, ``stale_step`` (of an earlier proposal, or when nothing
     is proposed), ``not_asked``, ``repeated``.
     """
-    message = codec.decode(payload, Gradient)
     if message.agent != agent_id:
         raise PeerError("other_agent", f"a message of {message.agent!r} came on the topic of {agent_id!r}")
     tune = state.tuning or state.choice

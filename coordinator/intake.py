@@ -135,14 +135,18 @@ def most_deviation(has_deviation: bool, deviation_var: Array) -> Array:
     return deviation_var if has_deviation else np.full_like(deviation_var, NO_DEVIATION)
 
 
-def check_precision(agent_id: str, precision: Array, deviation_var: Array) -> None:
-    """Raise PeerError ``range`` or ``indefinite`` where a term's precision [Q, F, F] is none that an agent can have."""
+def check_precision(agent_id: str, precision: Array, deviation_var: Array | None) -> None:
+    """Raise PeerError ``range`` or ``indefinite`` where a term's precision [Q, F, F] is none that an agent can have.
+
+    deviation_var [Q, F]: prior variance of its deviation, which bounds what it can know; None where something else does.
+    """
     if not np.all(np.abs(precision) <= LARGEST):
         raise PeerError("range", f"{agent_id} sent a precision beyond {LARGEST:g}")
-    sd = np.sqrt(deviation_var)
-    most = np.linalg.eigvalsh(sd[:, :, None] * precision * sd[:, None, :])[:, -1]
-    if not np.all(most <= SURPLUS):
-        raise PeerError("range", f"{agent_id} claims to know more than a deviating agent can")
+    if deviation_var is not None:
+        sd = np.sqrt(deviation_var)
+        most = np.linalg.eigvalsh(sd[:, :, None] * precision * sd[:, None, :])[:, -1]
+        if not np.all(most <= SURPLUS):
+            raise PeerError("range", f"{agent_id} claims to know more than a deviating agent can")
     if not np.all(np.linalg.eigvalsh(precision)[:, 0] >= -INDEFINITE):
         raise PeerError("indefinite", f"{agent_id} sent a precision that is not positive semidefinite")
 

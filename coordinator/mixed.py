@@ -9,14 +9,14 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from coordinator import basis, fleet, intake, mixed_proposals
+from coordinator import basis, fleet, intake
 from coordinator.intake import Contents
 from coordinator.state import State
 from fleetgp import features, scaling
 from fleetgp.arrays import Array
 from fleetgp.errors import PeerError
 from fleetgp.features import Basis
-from fleetgp.gp import aggregate, message, position
+from fleetgp.gp import position
 from fleetgp.gp.aggregate import Belief
 from fleetgp.gp.hierarchy import Shared
 from fleetgp.gp.message import Term
@@ -25,7 +25,7 @@ from fleetgp.schema import Schema
 from fleetgp.wire import mixture
 from fleetgp.wire.convert import from_triangles, to_array
 from fleetgp.wire.knowledge import Stamp
-from fleetgp.wire.messages import FleetModel, Included, Summary
+from fleetgp.wire.messages import FleetModel, Summary
 from fleetgp.wire.mixture import Mixture
 
 # standard deviations of the fleet's positions beyond which an agent means something else by its own: another unit, another
@@ -134,10 +134,8 @@ def _first(state: State, schema: Schema, pooled: Moments) -> tuple[State, str]:
 
 
 def belief(state: State, shared: Shared) -> Belief:
-    """Posterior of the shared weights; agents in order of their names, so that the bits are always the same."""
-    answers = [state.answers[name] for name in sorted(state.answers)]
-    size = shared.Bg.shape[1] * len(shared.Zg)
-    return aggregate.posterior((message.scaled(a.term, fleet.factor(state, a)) for a in answers), np.ones((1, size)))
+    """Posterior of the shared weights."""
+    return fleet.posterior(state, np.ones((1, shared.Bg.shape[1] * len(shared.Zg))))
 
 
 def model(state: State, at_ms: int) -> FleetModel:
@@ -146,11 +144,8 @@ def model(state: State, at_ms: int) -> FleetModel:
     assert state.feature_map is not None
     assert state.mixture is not None
     known = Mixture(state.feature_map.scaling, state.mixture, belief(state, state.mixture), *fleet.noise(state))
-    included = {
-        name: Included(incarnation=a.incarnation, sequence=a.sequence, factor=fleet.factor(state, a))
-        for name, a in sorted(state.answers.items())
-    }
-    return mixture.write(known, state.schema, Stamp(at_ms, state.round, state.origin, state.basis), included)
+    stamp = Stamp(at_ms, state.round, state.origin, state.basis)
+    return mixture.write(known, state.schema, stamp, fleet.included(state))
 
 
 def contents(message: Summary, shared: Shared) -> Contents:
@@ -162,7 +157,7 @@ def contents(message: Summary, shared: Shared) -> Contents:
     if not np.all(np.abs(shift) <= intake.LARGEST):
         raise PeerError("range", f"{message.agent} sent numbers that no readings lead to")
     precision = from_triangles(triangles, size)
-    mixed_proposals.check_precision(message.agent, precision)
+    intake.check_precision(message.agent, precision, None)
     if np.linalg.eigvalsh(precision)[0, -1] > _most(shared, noise_var, count):
         raise PeerError("range", f"{message.agent} claims to know more than its frames can tell")
     return Contents(Term(precision, shift), noise_var, count, None, None)

@@ -8,7 +8,6 @@ import numpy as np
 from coordinator import basis, intake
 from coordinator.state import Answer, State
 from fleetgp.arrays import Array
-from fleetgp.errors import PeerError
 from fleetgp.gp import message, mixed_solve, position
 from fleetgp.gp.hierarchy import Shared
 from fleetgp.wire import mixed_proposal
@@ -73,14 +72,6 @@ def tuned(state: State, values: dict[str, Array], loss: float) -> State:
         if intake.is_usable(term, answer.noise_var):
             answers[name] = msgspec.structs.replace(answer, term=term, kept=basis.kept(loss))
     return msgspec.structs.replace(state, basis=state.basis + 1, mixture=new, answers=answers)
-
-
-def check_precision(agent_id: str, precision: Array) -> None:
-    """Raise PeerError where a precision [1, F, F] is none that an agent can have."""
-    if not np.all(np.abs(precision) <= intake.LARGEST):
-        raise PeerError("range", f"{agent_id} sent a precision beyond {intake.LARGEST:g}")
-    if not np.all(np.linalg.eigvalsh(precision)[:, 0] >= -intake.INDEFINITE):
-        raise PeerError("indefinite", f"{agent_id} sent a precision that is not positive semidefinite")
 
 
 def columns(state: State) -> tuple[int, ...]:

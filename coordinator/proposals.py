@@ -139,10 +139,8 @@ def tuned(state: State, place: Chosen) -> State:
 
 def check_precision(state: State, message: Gradient, precision: Array, deviation_var: Array) -> None:
     """Raise PeerError ``range`` or ``indefinite`` where a term's precision [Q, F, F] is none that an agent can have."""
-    if state.mixture is not None:
-        mixed_proposals.check_precision(message.agent, precision)
-    else:
-        intake.check_precision(message.agent, precision, intake.most_deviation(message.has_deviation, deviation_var))
+    most = intake.most_deviation(message.has_deviation, deviation_var) if state.mixture is None else None
+    intake.check_precision(message.agent, precision, most)
 
 
 def with_scales(state: State, prior_var: Array) -> State:

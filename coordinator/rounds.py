@@ -33,8 +33,6 @@ from fleetgp.gp import hyper
 from fleetgp.wire import codec
 from fleetgp.wire.messages import Bootstrap, Gradient, RoundNotice, Summary
 
-FORGOTTEN = 1e-3
-
 
 def init(config: CoordinatorConfig, at_ms: int) -> State:
     """A coordinator that has heard nobody yet; its first round opens at once."""
@@ -64,7 +62,7 @@ def _taken(state: State, event: BootstrapArrived | SummaryArrived | GradientArri
             message = codec.decode(event.payload, Gradient)
             if averaging.is_answer(state, message):
                 return averaging.taken(state, event.agent_id, message)
-            return gradients.taken(state, event.agent_id, event.payload)
+            return gradients.taken(state, event.agent_id, message)
 
 
 def _take_moments(state: State, agent_id: str, payload: bytes) -> State:
@@ -263,12 +261,8 @@ def _forget(state: State) -> State:
     heard = {name: told.round for name, told in state.told.items()}
     for name, answer in state.answers.items():
         heard[name] = max(heard.get(name, 0), answer.round)
-    answers = {name: answer for name, answer in state.answers.items() if not _is_faded(state, answer.round)}
-    told = {name: told for name, told in state.told.items() if not _is_faded(state, heard[name])}
+    answers = {name: answer for name, answer in state.answers.items() if not fleet.is_faded(state, answer.round)}
+    told = {name: told for name, told in state.told.items() if not fleet.is_faded(state, heard[name])}
     if len(answers) == len(state.answers) and len(told) == len(state.told):
         return state
     return msgspec.structs.replace(state, answers=answers, told=told)
-
-
-def _is_faded(state: State, since_round: int) -> bool:
-    return fleet.fading(state, since_round) < FORGOTTEN

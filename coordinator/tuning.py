@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from coordinator import proposals
+from coordinator import fleet, proposals
 from coordinator.state import Ascent, Chosen, Evidence, HeldOut, Place, State
 from fleetgp.arrays import Array
 from fleetgp.errors import NotFinite, NumericalError
@@ -94,7 +94,7 @@ def _is_due(state: State) -> bool:
     if not state.config.tuning or not state.answers or not proposals.can_begin(state):
         return False
     values = sum(value.size for value in proposals.start(state).values())
-    frames = [float(np.mean(answer.count)) for answer in state.answers.values()]
+    frames = fleet.frames(state)
     enough = [min(one, RING_FRAMES) for one in frames if one >= proposals.least_frames(state)]
     if 2 * len(enough) < len(frames) or sum(enough) < FRAMES_PER_VALUE * values:
         return False
@@ -118,8 +118,8 @@ def _begun(state: State, at_ms: int) -> Turn:
         rate=RATE,
         moments=ascent.still(values),
     )
-    frames = sum(float(np.mean(answer.count)) for answer in state.answers.values())
-    turned = _proposed(msgspec.structs.replace(state, tuned_on=frames, rests_until=0), tune, at_ms)
+    begun = msgspec.structs.replace(state, tuned_on=sum(fleet.frames(state)), rests_until=0)
+    turned = _proposed(begun, tune, at_ms)
     return turned._replace(note=f"a tuning of the basis begins with {len(tune.asked)} agents")
 
 
